@@ -23,6 +23,9 @@ from errata.model.feed import MergeAlgorithm
 from errata.model.stream import Stream
 from errata.model.time import LOWEST
 
+THIS_COMMIT = -1
+"""In place of a commit's number, in a change: that of the commit which makes it."""
+
 KEYS_PER_STATEMENT = 500
 """Keys in one statement: SQLite's limit on parameters is 999 in old builds."""
 
@@ -114,7 +117,7 @@ class FeedChange:
 
     def record(self, connection: Connection, stream_id: int, commit_id: int) -> None:
         """Write the change. The caller has locked the stream's row."""
-        _write_feeds(connection, stream_id, self)
+        _write_feeds(connection, stream_id, commit_id, self)
         if self.merge is not None:
             _write_merge(connection, stream_id, commit_id, self.merge)
         _write_disagreements(connection, stream_id, commit_id, self)
@@ -238,6 +241,8 @@ def _disagreement(row: Row[Any]) -> Disagreement:
 
 # Writing.
 
+_COMMITS = ("suspect_in", "last_commit")
+
 
 def commit_feeds(
     catalog: Catalog,
@@ -257,14 +262,18 @@ def commit_feeds(
         )
 
 
-def _write_feeds(connection: Connection, stream_id: int, change: FeedChange) -> None:
+def _write_feeds(connection: Connection, stream_id: int, commit_id: int, change: FeedChange) -> None:
     written = [each.name for each in change.feeds]
     for names in (written, list(change.gone)):
         if names:
             connection.execute(delete(feeds).where(feeds.c.stream_id == stream_id, feeds.c.name.in_(names)))
-    rows = [{"stream_id": stream_id, **asdict(each), "broken": list(each.broken)} for each in change.feeds]
-    if rows:
-        connection.execute(insert(feeds), rows)
+    if change.feeds:
+        connection.execute(insert(feeds), [_feed_row(stream_id, commit_id, each) for each in change.feeds])
+
+
+def _feed_row(stream_id: int, commit_id: int, state: FeedState) -> dict[str, Any]:
+    known = {"stream_id": stream_id, **asdict(state), "broken": [dict(each) for each in state.broken]}
+    return {name: commit_id if value == THIS_COMMIT and name in _COMMITS else value for name, value in known.items()}
 
 
 def _write_merge(connection: Connection, stream_id: int, commit_id: int, merge: MergeRecord) -> None:

@@ -19,7 +19,7 @@ from errata.catalog.bucket_writes import span_class
 from errata.catalog.database import Catalog, readable_errors
 from errata.catalog.streams import StreamState, current_state
 from errata.catalog.vacuum import oldest_whole_commit
-from errata.model.bucket import Bucket, Role
+from errata.model.bucket import REPLACED_ROLES, Bucket, Role
 from errata.model.consistency import RESTORE_BACKUP, EvaluationProgress, LedgerEntry, StreamPosition
 from errata.model.findings import MAX_EXAMPLES, Finding, FindingKind, Severity
 from errata.model.horizon import is_forgotten, is_spent
@@ -147,7 +147,7 @@ def _is_checked(bucket: Bucket, stream: Row[tuple[object, ...]], kept_from: int)
     """Whether a reader may need it: a bucket that vacuum would remove is not checked, nor is a state that has been
     replaced, which is read at no commit."""
     if not is_spent(bucket.removed_in, kept_from):
-        return bucket.role is not Role.STATE or bucket.removed_in is None
+        return bucket.role not in REPLACED_ROLES or bucket.removed_in is None
     return bucket.role is Role.OVERLAY and not is_forgotten(
         bucket.vs_max, stream.aged_to, stream.removed_in is not None
     )
@@ -171,13 +171,15 @@ def _position(row: Row[Any], commit_id: int) -> StreamPosition:
 
 
 def _ledger_entries(connection: Connection, stream_id: int, ever: Sequence[Bucket]) -> Iterator[LedgerEntry]:
-    base: defaultdict[int | None, list[int]] = defaultdict(list)
-    pending: defaultdict[tuple[int | None, int], list[int]] = defaultdict(list)
+    # By commit, since a merge brings rows of earlier batches, too. Revisions that had to wait were numbered and stored
+    # anew by later commits.
+    base: defaultdict[int, list[int]] = defaultdict(list)
+    pending: defaultdict[int, list[int]] = defaultdict(list)
     for each in ever:
-        if each.role is Role.BASE:
-            base[each.batch_no].append(each.bucket_id)
-        elif each.role is Role.PENDING:  # revisions that had to wait were numbered and stored anew by later commits
-            pending[each.batch_no, each.added_in].append(each.bucket_id)
+        if each.role is Role.BASE and each.batch_no is not None:
+            base[each.added_in].append(each.bucket_id)
+        elif each.role is Role.PENDING:
+            pending[each.added_in].append(each.bucket_id)
     splits = _batch_splits(connection, stream_id)
     query = select(t.batches, t.commits.c.batch_id.label("named"), t.commits.c.summary)
     mine = (t.commits.c.commit_id == t.batches.c.commit_id) & (t.commits.c.stream_id == t.batches.c.stream_id)
@@ -190,8 +192,8 @@ def _ledger_entries(connection: Connection, stream_id: int, ever: Sequence[Bucke
             row.named,
             row.counts,
             (row.summary or {}).get("buckets"),
-            base[row.batch_no],
-            pending[row.batch_no, row.commit_id],
+            base[row.commit_id],
+            pending[row.commit_id],
             splits[row.batch_no],
         )
 

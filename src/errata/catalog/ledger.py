@@ -124,6 +124,7 @@ def _select_deliveries(connection: Connection, stream_id: int, wanted: ColumnEle
             row.sha256,
             row.changed,
             undone.get(row.batch_no),
+            row.feed,
         )
         for row in rows
     ]
@@ -240,6 +241,8 @@ class BatchOrigin:
     undoes: int | None = None
     splits: dict[int, tuple[str, int]] = field(default_factory=dict)
     """For each split the file it is of, and the line at which it begins."""
+    feeds: dict[str, str] = field(default_factory=dict)
+    """The feeds of its files, by their names."""
 
     def line_of(self, pos: int) -> tuple[str, int]:
         """The file and line of a position; no file and 0 for what no file said."""
@@ -262,8 +265,10 @@ def batch_origins(catalog: Catalog, batch_nos: Iterable[int]) -> dict[int, Batch
             files = (batch_files.c.batch_no == batch_splits.c.batch_no) & (
                 batch_files.c.number == batch_splits.c.file_number
             )
-            query = select(batch_splits, batch_files.c.name).join(batch_files, files)
+            query = select(batch_splits, batch_files.c.name, batch_files.c.feed).join(batch_files, files)
             query = query.where(batch_splits.c.batch_no.in_(some))
             for row in connection.execute(query):
                 found[row.batch_no].splits[row.split] = row.name, row.first_line
+                if row.feed is not None:
+                    found[row.batch_no].feeds[row.name] = row.feed
     return found

@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Row, Table, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Table, delete, func, insert, select, update
 
 from errata.catalog import streams
 from errata.catalog.database import Catalog
@@ -68,6 +68,8 @@ class QuarantineRow:
     """The number of a revision that was found wrong when it was applied; None for a row."""
     state: QuarantineState = QuarantineState.HELD
     settled_in: int | None = None
+    feed: str | None = None
+    """The feed that said it, of a stream with feeds."""
 
 
 def quarantine_rows(connection: Connection, stream_id: int, batch_no: int, rows: Iterable[BadRow]) -> int:
@@ -105,12 +107,19 @@ def quarantined_rows(
     `settled` gives also those that were retried or dropped.
     """
     query = (
-        select(quarantine, streams_table.c.name, batches.c.batch_id, batches.c.default_op, batch_files.c.header)
+        select(
+            quarantine,
+            streams_table.c.name,
+            batches.c.batch_id,
+            batches.c.default_op,
+            batch_files.c.header,
+            batch_files.c.feed,
+        )
         .join(streams_table, streams_table.c.stream_id == quarantine.c.stream_id)
         .join(batches, batches.c.batch_no == quarantine.c.batch_no)
         .join(
             batch_files,
-            (batch_files.c.batch_no == quarantine.c.batch_no) & (batch_files.c.number == quarantine.c.file_number),
+            (batch_files.c.batch_no == quarantine.c.batch_no) & _is_file_of_row(),
             isouter=True,
         )
         .order_by(quarantine.c.quarantine_id.desc())
@@ -138,14 +147,21 @@ def quarantined_rows(
             row.batch_id,
             BadRow(row.file, row.line, row.text, row.reason),
             RowSyntax(row.form),
-            row.header,
+            row.header if row.file_number is not None else None,
             Op(row.default_op or Op.INSERT),
             row.revision,
             QuarantineState(row.state),
             row.settled_in,
+            row.feed,
         )
         for row in reversed(rows)
     ]
+
+
+def _is_file_of_row() -> ColumnElement[bool]:
+    """The file of the batch that brought a row; of a revision that was found wrong, the file by its name."""
+    number, name = quarantine.c.file_number, quarantine.c.file
+    return (batch_files.c.number == number) | (number.is_(None) & (batch_files.c.name == name))
 
 
 def quarantined_row_counts(catalog: Catalog) -> dict[str, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row
 from sqlalchemy.exc import IntegrityError
@@ -26,9 +26,15 @@ from errata.model.commit import Cause
 from errata.model.stream import DuplicatePolicy
 from errata.model.time import LOWEST, Interval
 
+if TYPE_CHECKING:
+    from errata.catalog.merge_commits import MergeCommit
 
-def commit_append(catalog: Catalog, basis: StreamState, arrived: Batch, cause: Cause) -> int:
-    """Commit a batch that was arranged on `basis`, and return the commit's number."""
+
+def commit_append(
+    catalog: Catalog, basis: StreamState, arrived: Batch, cause: Cause, merged: MergeCommit | None = None
+) -> int:
+    """Commit a batch that was arranged on `basis`, and return the commit's number. `merged`: what else there is of a
+    stream with feeds."""
     with catalog.writing() as connection:
         now = streams.lock_stream(connection, basis.stream_id)
         # First the ledger: nothing else has to be checked for a batch that is in it.
@@ -37,7 +43,10 @@ def commit_append(catalog: Catalog, basis: StreamState, arrived: Batch, cause: C
         if any(each.batch_no not in known and each.batch_id != arrived.batch_id for each in brought):
             raise FilesConflict
         batch_no = _insert_batch(connection, basis, arrived)
-        _recheck_append(connection, now, basis, arrived)
+        if merged is None:
+            _recheck_append(connection, now, basis, arrived)
+        else:
+            merged.recheck(connection, now, basis)
         quarantine.quarantine_rows(connection, basis.stream_id, batch_no, arrived.bad)
         commit_id = Transaction(
             cause=cause,
@@ -45,11 +54,21 @@ def commit_append(catalog: Catalog, basis: StreamState, arrived: Batch, cause: C
             archive=now,
             batch_id=arrived.batch_id,
             batch_no=batch_no,
-            adds=[BucketAddition(arrived.buckets, batch_no)],
-            state=_state_after(now, basis, arrived),
+            deletes=() if merged is None else merged.former,
+            # What earlier batches said comes before what this one says.
+            adds=[*_released(arrived), BucketAddition(arrived.buckets, batch_no)],
+            state=_state_after(now, basis, arrived) if merged is None else merged.state_after(now, arrived),
+            feeds=None if merged is None else merged.change,
         ).commit(connection, catalog.clock.now())
         quarantine.settle_rows(connection, arrived.retried, QuarantineState.RETRIED, commit_id)
         return commit_id
+
+
+def _released(arrived: Batch) -> list[BucketAddition]:
+    by_batch: dict[int, list[NewBucket]] = {}
+    for batch_no, bucket in arrived.released:
+        by_batch.setdefault(batch_no, []).append(bucket)
+    return [BucketAddition(some, batch_no) for batch_no, some in sorted(by_batch.items())]
 
 
 def _recheck_append(connection: Connection, now: Row[Any], basis: StreamState, arrived: Batch) -> None:
@@ -106,7 +125,7 @@ def _state_after(now: Row[Any], basis: StreamState, arrived: Batch) -> dict[str,
 
 def _append_summary(arrived: Batch) -> dict[str, object]:
     counts = {name: count for name, count in asdict(arrived.counts).items() if count or name == "appended"}
-    made = [bucket for bucket in arrived.buckets if bucket.role is Role.BASE]
+    made = [bucket for bucket in arrived.all_buckets if bucket.role is Role.BASE]
     inline = sum(bucket.data is not None for bucket in made)
     span = {"from": arrived.on_time[0], "to": arrived.on_time[1]} if arrived.on_time else {}
     return counts | {"files": len(arrived.files), "buckets": len(made), "inline": inline} | span

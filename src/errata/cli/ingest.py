@@ -31,13 +31,16 @@ def ingest(
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="One bad row fails the batch whole.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Take files in once more, as if said anew.")] = False,
+    feed: Annotated[
+        str | None, typer.Option("--feed", metavar="FEED", help="The feed that says it, of a stream with feeds.")
+    ] = None,
 ) -> int:
     """Take files into a stream's archive: CSV, JSON lines, Parquet, also gzipped.
 
     Bad rows, and landed files that cannot be read, go to quarantine and the rest goes in: then the exit code is 3. The
     same files again change nothing; equal ones under other names are another delivery.
     """
-    batch = IngestRequest(stream, files or (), landed, batch_id, strict, again)
+    batch = IngestRequest(stream, files or (), landed, batch_id, strict, again, feed=feed)
     with open_site(global_options(context).project) as site:
         with step_status(f"taking in {stream}") as on_step:
             report = ingest_batch(site, batch, on_step)
@@ -93,7 +96,12 @@ def ingested_lines(report: IngestReport, stream: Stream) -> Iterator[str]:
     if counts.dropped:
         yield f"  {count_text(counts.dropped, 'row')} dropped: the same is there already"
     if counts.replaced:
-        yield f"  {count_text(counts.replaced, 'row')} overwritten by later ones of the same key in the batch"
+        overwritten = "by later ones of the same key in the batch" if stream.merged.is_empty else "by another feed's"
+        yield f"  {count_text(counts.replaced, 'row')} overwritten {overwritten}"
+    if counts.held > 0:
+        yield f"  {count_text(counts.held, 'statement')} remembered by the merge, and not passed on"
+    if counts.held < 0:
+        yield f"  {count_text(-counts.held, 'row')} more than it said: the merge had held them back"
     if counts.quarantined:
         yield f"  {count_text(counts.quarantined, 'row')} in quarantine:"
         yield from (

@@ -142,13 +142,16 @@ class BatchCounts:
     dropped: int = 0
     """Identical to a row in the archive."""
     replaced: int = 0
-    """Overwritten by a later row of the same key in the same batch."""
+    """Overwritten by a later row of the same key in the same batch, or overruled by what another feed says."""
     quarantined: int = 0
+    held: int = 0
+    """Of a stream with feeds: statements that the merge remembers and has not passed on; negative if it has passed on
+    more than the batch said."""
 
     @property
     def settled(self) -> int:
         """How many rows have an outcome."""
-        return self.appended + self.pending + self.dropped + self.replaced + self.quarantined
+        return self.appended + self.pending + self.dropped + self.replaced + self.quarantined + self.held
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +219,7 @@ class Delivery:
     """None: it was taken in before modification times were recorded."""
     undone_in: int | None = None
     """The commit in which its batch was undone, if the undo stands."""
+    feed: str | None = None
 
     def is_of(self, file: SourceFile, landing: str | None = None, put_away: str | None = None) -> bool:
         """Whether the file is the one that was delivered, and not another one with the same content.
@@ -224,7 +228,7 @@ class Delivery:
         within the folder `landing`, so that a project can be moved together with its landed files. A named file in the
         folder `put_away` is the landed file that was moved there.
         """
-        if self.sha256 != file.sha256:
+        if self.sha256 != file.sha256 or self.feed != file.feed:
             return False
         unchanged = self.changed in (None, file.changed)
         if landing is not None:
@@ -262,11 +266,17 @@ class Batch:
     """The operation of its rows that have none of their own."""
     retried: Sequence[int] = ()
     """The rows of quarantine that it takes in again."""
+    released: Sequence[tuple[int, NewBucket]] = ()
+    """Of a stream with feeds: buckets of rows that an earlier batch said, with the number of that batch."""
+
+    @property
+    def all_buckets(self) -> list[NewBucket]:
+        return [*self.buckets, *(bucket for _, bucket in self.released)]
 
     @property
     def on_time(self) -> tuple[int, int] | None:
         """The least and greatest order field of the rows that were on time; None when none was."""
-        base = [bucket for bucket in self.buckets if bucket.role is Role.BASE]
+        base = [bucket for bucket in self.all_buckets if bucket.role is Role.BASE]
         return (min(each.vs_min for each in base), max(each.vs_max for each in base)) if base else None
 
 
@@ -282,7 +292,9 @@ def delivery_hash(files: Iterable[SourceFile], *, landed: bool) -> str:
     """A hash of names and contents, and of the modification times of landed files: the id of a delivery without one."""
     digest = hashlib.sha256()
     for file in sorted(files, key=lambda each: each.name):
-        digest.update(f"{len(file.name)} {file.name} {file.sha256} {file.changed if landed else ''}\n".encode())
+        said_by = "" if file.feed is None else f" {file.feed}"
+        time = file.changed if landed else ""
+        digest.update(f"{len(file.name)} {file.name} {file.sha256} {time}{said_by}\n".encode())
     return digest.hexdigest()
 
 

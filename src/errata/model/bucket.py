@@ -53,6 +53,10 @@ class Role(StrEnum):
     a bucket reaches from the first of these rows to the last result."""
 
 
+REPLACED_ROLES = (Role.STATE, Role.MERGE)
+"""What each step replaces: only the next step reads it, and no reader of an older commit."""
+
+
 class Layout(StrEnum):
     """How the rows of base buckets lie, and how they are found (replay-revisions-2008, 4.1.1)."""
 

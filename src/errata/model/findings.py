@@ -197,6 +197,7 @@ _ROW_NOUNS = {
     Role.LINEAGE: "rows of lineage",
     Role.COPY: "rows of a sample",
     Role.SUMMARY: "partial aggregates of a summary",
+    Role.MERGE: "rows that feeds may still change",
 }
 
 
@@ -260,6 +261,9 @@ def _loss_finding(patient: InspectedArchive, bucket: Bucket, kind: FindingKind, 
     if bucket.derived:
         why = "scans at a lower rate read it; its original has all that is in it, and vacuum makes it anew"
         return repairable_finding(patient, kind, what, where, why)
+    if bucket.role is Role.MERGE:
+        why = "the next batch makes it anew from the archive, and takes it that every feed has said what is there"
+        return repairable_finding(patient, kind, what, where, why)
     if bucket.role is Role.STATE:
         if not patient.unmade:
             why = "it is a cache; the next evaluation makes it anew, which takes a longer look at the streams"
@@ -272,7 +276,7 @@ def _loss_finding(patient: InspectedArchive, bucket: Bucket, kind: FindingKind, 
 
 def is_droppable_cache(patient: InspectedArchive, bucket: Bucket, seen: BucketInspection) -> bool:
     """Whether a damaged bucket can be deleted without loss."""
-    rebuilt = bucket.derived or (bucket.role is Role.STATE and not patient.unmade)
+    rebuilt = bucket.derived or bucket.role is Role.MERGE or (bucket.role is Role.STATE and not patient.unmade)
     return rebuilt and content_loss(bucket, seen) is not None
 
 

@@ -287,6 +287,12 @@ class Stream:
         return replace(self, columns=columns, key=key, group=group, merged=replace(self.merged, occurrence=None))
 
     @property
+    def folders(self) -> tuple[tuple[str | None, LandingFolder], ...]:
+        """The landing folders, each with the feed that delivers into it (None: the stream has one of its own)."""
+        own = () if self.landing is None else ((None, self.landing),)
+        return own + tuple((feed.name, feed.landing) for feed in self.merged.feeds if feed.landing is not None)
+
+    @property
     def required(self) -> frozenset[str]:
         """The columns in which NULL is an error: key and order."""
         return frozenset((*self.key, self.order))

@@ -146,7 +146,7 @@ def prepare(house: House, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Let the flow write the batch's buckets, and keep what it would commit."""
     path = house.folder / "arrived.pickle"
 
-    def keep(_catalog: object, basis: object, arrived: object, _cause: object) -> int:
+    def keep(_catalog: object, basis: object, arrived: object, *_: object) -> int:
         assert hasattr(arrived, "bad")
         path.write_bytes(pickle.dumps((basis, replace(arrived, bad=list(arrived.bad)))))
         raise _Prepared

@@ -269,7 +269,7 @@ def a_stopped_retry(house: House, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What a retry would commit, kept instead."""
     path = house.folder / "arrived.pickle"
 
-    def keep(_catalog: object, basis: object, arrived: object, _cause: object) -> int:
+    def keep(_catalog: object, basis: object, arrived: object, *_: object) -> int:
         path.write_bytes(pickle.dumps((basis, arrived)))
         raise _Prepared
 

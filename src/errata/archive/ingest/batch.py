@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, NoReturn
 
-from errata.archive.ingest.batch_writer import BatchFaults, discard_batch, prepare_batch, write_batch
+from errata.archive.ingest.batch_writer import BatchFaults, PreparedBatch, discard_batch, prepare_batch, write_batch
 from errata.archive.ingest.landing import (
     any_missing,
     changed_content_error,
@@ -44,6 +44,8 @@ from errata.model.time import EVERYTHING, HIGHEST, Interval
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from errata.catalog.merge_commits import MergeCommit
 
 SHOWN_ROWS = 5
 """Bad rows that a report quotes."""
@@ -106,6 +108,10 @@ def ingest_batch(site: Site, request: IngestRequest, on_step: ProgressCallback =
     """Ingest a batch. The same delivery again changes nothing, and the report says so."""
     _check_request(request)
     stream = site.declared(request.stream)
+    if request.feed is not None or not stream.merged.is_empty:
+        from errata.archive.ingest.feed_requests import check_feed  # noqa: PLC0415 - most streams have no feeds
+
+        check_feed(site, stream, request)
     aside: list[QuarantineFile] = []
 
     def attempt(_: int) -> IngestReport:
@@ -146,6 +152,7 @@ def _inspect_batch(
         batch, known = name_new_files(site, standing, files, landed=True)
         return replace(nothing, held_files=aside), batch, [file for file, _ in known]
     files = inspect_files(resolve_paths(request.paths))
+    files = [replace(file, feed=request.feed) for file in files] if request.feed is not None else files
     if request.batch_id is not None:
         given = name_files_as(site, standing, files, request.batch_id)
         if isinstance(given, Batch):
@@ -223,21 +230,21 @@ def _write_and_commit(site: Site, request: IngestRequest, batch: Batch, on_step:
     def attempt(_: int) -> IngestReport:
         with pinned_stream(site, request.stream, "append to") as basis:
             # What can be refused by a look at the files' beginnings is, before Spark is started for it.
-            layouts = [read_layout(file, basis.stream, request.default_op) for file in new.files]
+            layouts = [read_layout(file, basis.stream.as_fed, request.default_op) for file in new.files]
             prepared = prepare_batch(site.catalog, _append_context(site, basis), new, layouts, _known_rows(basis))
             small = prepared.is_small(near=site.near_budget() is not None)
             if not small:
                 on_step("starting Spark")
             session = None if small else _start_spark(site)
             on_step(f"reading {count:,} file{'s' if count > 1 else ''} and writing buckets")
-            written, faults = write_batch(prepared, session)
+            written, faults, merged = _write_buckets(site, basis, prepared, session)
         faults = replace(faults, retried=request.retried)
         bad = _checked_bad_rows(request, written, faults)
         written = replace(written, bad=bad if faults.count <= MAX_HELD_ROWS else faults.rows())
         on_step("committing")
         # Should the database fail here, nobody knows whether it has committed: the files then stay, for vacuum.
         try:
-            commit_id = commit_append(site.catalog, basis, written, site.caused_by("append", session))
+            commit_id = commit_append(site.catalog, basis, written, site.caused_by("append", session), merged)
         except BasisConflict:
             discard_batch(written, faults)
             on_step("another writer came first; reading again")
@@ -256,6 +263,18 @@ def _write_and_commit(site: Site, request: IngestRequest, batch: Batch, on_step:
         return IngestReport(*made, stable=stable, bad=quoted, repeated=new.earlier)
 
     return optimistic(attempt, _give_up(request))
+
+
+def _write_buckets(
+    site: Site, basis: StreamState, prepared: PreparedBatch, session: SparkSession | None
+) -> tuple[Batch, BatchFaults, MergeCommit | None]:
+    """Read and write a batch; one of a stream with feeds is merged in between."""
+    if basis.stream.merged.is_empty:
+        return *write_batch(prepared, session), None
+    from errata.archive.ingest.merge_basis import read_basis  # noqa: PLC0415 - most streams have no feeds
+    from errata.archive.ingest.merge_stage import merge_and_write  # noqa: PLC0415
+
+    return merge_and_write(prepared, read_basis(site.catalog, site.warehouse, basis))
 
 
 def _concurrent_batch(site: Site, basis: StreamState, new: Batch) -> LedgerBatch:
@@ -289,8 +308,9 @@ def _append_context(site: Site, basis: StreamState) -> AppendContext:
 
 
 def _known_rows(basis: StreamState) -> ArchiveScan | None:
-    """Where the archive may have a row of the same key as a new one: from stable on, if the key tells the place."""
-    if basis.stable is None:
+    """Where the archive may have a row of the same key as a new one: from stable on, if the key tells the place. A
+    merge knows them itself."""
+    if basis.stable is None or not basis.stream.merged.is_empty:
         return None
     interval = Interval(start=basis.stable) if basis.stream.key_has_order else EVERYTHING
     return ArchiveScan(basis, basis.changed_in, interval)

@@ -170,7 +170,7 @@ def write_batch(prepared: PreparedBatch, session: SparkSession | None) -> tuple[
         from errata.archive.ingest.batch_job import run_batch_job  # noqa: PLC0415 - it imports PySpark: a small batch needs none
 
         context, told = run_batch_job(prepared, session)
-    return _collect_reports(context, prepared, told)
+    return collect_reports(context, prepared, told)
 
 
 def _write_locally(prepared: PreparedBatch) -> pa.Table:
@@ -209,17 +209,17 @@ def archived_sources(prepared: PreparedBatch) -> ArchivedRows:
 def discard_batch(batch: Batch, faults: BatchFaults) -> None:
     """Remove what was written, since it will not be committed. What a kill leaves behind, vacuum removes."""
     faults.discard()
-    for path in (path for bucket in batch.buckets for path in bucket.files):
+    for path in (path for bucket in batch.all_buckets for path in bucket.files):
         faults.context.warehouse.remove(path)
 
 
-def _collect_reports(context: AppendContext, prepared: PreparedBatch, told: pa.Table) -> tuple[Batch, BatchFaults]:
+def collect_reports(context: AppendContext, prepared: PreparedBatch, told: pa.Table) -> tuple[Batch, BatchFaults]:
     """The batch that the tasks' reports describe, and its rows for quarantine."""
     rows = told.to_pylist()
     said = {kind: [row for row in rows if row["said"] == kind.value] for kind in ReportKind}
     if said[ReportKind.FAILED]:
         _discard_files(context, rows)
-        raise _worst_failure([stages.reported_error(row["data"]) for row in said[ReportKind.FAILED]])
+        raise worst_failure([stages.reported_error(row["data"]) for row in said[ReportKind.FAILED]])
     base = sorted(said[ReportKind.BASE], key=lambda row: (row["vs_min"], row["vs_max"]))
     pending = sorted(said[ReportKind.PENDING], key=lambda row: row["slot"])
     written = _spill_inline(context, [bucket_from_row(row) for row in (*base, *pending)])
@@ -240,6 +240,7 @@ def _collect_reports(context: AppendContext, prepared: PreparedBatch, told: pa.T
         dropped=totals["dropped"],
         replaced=totals["replaced"],
         quarantined=faults.count,
+        held=totals["held"],
     )
     batch = replace(prepared.batch, splits=list(read.values()), counts=counts, buckets=written)
     if counts.settled != counts.read:
@@ -252,7 +253,7 @@ def _collect_reports(context: AppendContext, prepared: PreparedBatch, told: pa.T
     return batch, faults
 
 
-def _worst_failure(failures: Sequence[ErrataError]) -> ErrataError:
+def worst_failure(failures: Sequence[ErrataError]) -> ErrataError:
     """The failure to raise: one that is no file's fault, else the first bad file with the others attached."""
     first, *others = {str(each): each for each in failures}.values()
     bad = [each for each in others if isinstance(each, BadFileError)]

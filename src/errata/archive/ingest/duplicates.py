@@ -77,7 +77,7 @@ def _keep_first(rows: pa.Table, positions: np.ndarray, run_start: np.ndarray) ->
     index = np.arange(rows.num_rows)
     later = index != run_start
     same = np.zeros(rows.num_rows, dtype=bool)
-    same[later] = _rows_equal(rows, index[later], run_start[later])
+    same[later] = rows_equal(rows, index[later], run_start[later])
     against = later & ~same
     conflicts = np.column_stack((positions[against], positions[run_start[against]]))
     fresh = rows.filter(pa.array(~later & (positions >= 0)))
@@ -93,12 +93,12 @@ def _keep_last(rows: pa.Table, positions: np.ndarray, starts: np.ndarray, length
     follows[starts] = False
     follows[np.minimum(starts + 1, rows.num_rows - 1)[first_new & (lengths > 1)]] = False
     repeats = np.zeros(rows.num_rows, dtype=bool)
-    repeats[follows] = _rows_equal(rows, index[follows], index[follows] - 1)
+    repeats[follows] = rows_equal(rows, index[follows], index[follows] - 1)
     last = starts + lengths - 1
     new = positions[last] >= 0
     over_archive = first_new & new
     same = np.zeros(len(starts), dtype=bool)
-    same[over_archive] = _rows_equal(rows, last[over_archive], starts[over_archive])
+    same[over_archive] = rows_equal(rows, last[over_archive], starts[over_archive])
     return DeduplicatedRows(
         new=rows.take(pa.array(last[new & ~over_archive])),
         replacing=rows.take(pa.array(last[over_archive & ~same])),
@@ -108,7 +108,7 @@ def _keep_last(rows: pa.Table, positions: np.ndarray, starts: np.ndarray, length
     )
 
 
-def _rows_equal(rows: pa.Table, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def rows_equal(rows: pa.Table, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Whether pairs of rows agree in every declared column but the arrival; NULL equals NULL and NaN equals NaN."""
     agree = np.ones(len(left), dtype=bool)
     if not len(left):

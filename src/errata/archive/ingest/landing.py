@@ -38,6 +38,7 @@ from errata.intake.layout import read_layout
 from errata.model.batch import Batch, Delivery, FileVersion, Op, SourceFile, check_batch_id, content_hash, delivery_hash
 from errata.model.landing import LandedFileAction, LandingFolder
 from errata.model.stream import Stream
+from errata.model.time import HIGHEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +56,42 @@ class LandingListing:
 
 
 def inspect_landing(site: Site, of: StreamState, stream: Stream, retried: Collection[str] = ()) -> LandingListing:
-    """List the stream's landing folder. Held files named in `retried` count as ready."""
-    landing = _landing_of(stream)
-    there = list_landed(landing)
+    """List the stream's landing folder, or those of its feeds. Held files named in `retried` count as ready."""
+    _check_has_folder(stream)
+    detached = detached_feeds(site, of)
+    there: dict[UPath, tuple[int, int]] = {}
+    settle: dict[UPath, int] = {}
+    for feed, landing in stream.folders:
+        found = list_landed(landing)
+        there |= found
+        settle |= dict.fromkeys(found, HIGHEST if feed in detached else landing.settle)
     now = site.catalog.clock.now()
     all_held = quarantine.quarantined_files(site.catalog, stream_id=of.stream_id, settled=True)
     held = {each.seen for each in all_held}
     seen = {(utf8_path(path), *size_and_time): path for path, size_and_time in there.items()}
     free = [path for as_seen, path in seen.items() if as_seen not in held or as_seen[0] in retried]
-    settled = {path for path in free if now - there[path][1] >= landing.settle}
+    settled = {path for path in free if now - there[path][1] >= settle[path]}
     return LandingListing(
         [path for path in free if path in settled],
-        [path for path in free if path not in settled],
+        [path for path in free if path not in settled and settle[path] < HIGHEST],
         sum(each.state is QuarantineState.HELD and each.seen in seen for each in all_held),
         [name for name, *rest in held if (name, *rest) not in seen],
     )
 
 
+def detached_feeds(site: Site, of: StreamState) -> frozenset[str]:
+    """The feeds of the stream that are detached: what lands of them is left where it is."""
+    if of.stream.merged.is_empty:
+        return frozenset()
+    from errata.catalog.feeds import feeds_of  # noqa: PLC0415 - most streams have no feeds
+
+    return frozenset(each.name for each in feeds_of(site.catalog, of.stream_id) if not each.attached)
+
+
 def unsettled_file_count(site: Site, name: str) -> int:
     """Files of the stream's landing folder that wait until they have been left unchanged for `settle`."""
     stream = site.project.streams[name]
-    if stream.landing is None:
+    if not stream.folders:
         return 0
     return len(inspect_landing(site, streams.stream_state(site.catalog, name), stream).unsettled)
 
@@ -90,7 +106,10 @@ def inspect_ready_files(
     ready = [path for path in folder.ready if not retried or utf8_path(path) in retried]
     good: list[SourceFile] = []
     bad: list[QuarantineFile] = []
-    for path, found in inspect_or_fault(ready):
+    for path, inspected in inspect_or_fault(ready):
+        found = (
+            replace(inspected, feed=feed_of(stream, inspected.name)) if isinstance(inspected, SourceFile) else inspected
+        )
         fault = found if isinstance(found, BadFileError) else _file_fault(found, of.stream, default_op)
         if fault is None and isinstance(found, SourceFile):
             good.append(found)
@@ -115,7 +134,7 @@ def hold_files(site: Site, of: StreamState, files: Iterable[SourceFile], error: 
 def _file_fault(file: SourceFile, stream: Stream, default_op: Op) -> BadFileError | None:
     """Why nothing of a file can be ingested, as far as its beginning tells."""
     try:
-        read_layout(file, stream, default_op)
+        read_layout(file, stream.as_fed, default_op)
     except BadFileError as error:
         return error
     return None
@@ -128,10 +147,10 @@ def _held_file(site: Site, stream: Stream, name: str, seen: tuple[int, int], fau
 
 def clear_files(stream: Stream, files: Iterable[FileVersion]) -> None:
     """Move, delete or leave files whose rows are committed. It is repeated safely after a crash."""
-    landing = _landing_of(stream)
-    if landing.then is LandedFileAction.KEEP:
-        return
     for file in files:
+        landing = _folder_of(stream, file.name)
+        if landing is None or landing.then is LandedFileAction.KEEP:
+            continue
         # A file that was rewritten under its old name has not been ingested: it stays for the next batch.
         if not is_unchanged(file):
             continue
@@ -152,8 +171,8 @@ def clear_files(stream: Stream, files: Iterable[FileVersion]) -> None:
 def clear_batch_files(stream: Stream, files: Iterable[FileVersion]) -> None:
     """Clear what is left in the landing folder of a batch that is about to be undone: files found there later were put
     back to be ingested again."""
-    if stream.landing is not None:
-        root = landing_root(stream)
+    for _, landing in stream.folders:
+        root = str(landing_folder(landing))
         inside = [each for each in files if each.name.startswith(f"{root}/")]
         clear_files(stream, [each for each in inside if not each.name.startswith(f"{root}/{TAKEN_FOLDER}/")])
 
@@ -191,23 +210,29 @@ def _free_name(target: UPath, sha256: str) -> UPath:
     return free
 
 
-def taken_folder(stream: Stream) -> str | None:
-    """The folder to which ingested files are moved; None if the stream has no landing folder."""
-    return None if stream.landing is None else f"{landing_root(stream)}/{TAKEN_FOLDER}"
+def _folder_of(stream: Stream, name: str) -> LandingFolder | None:
+    """The landing folder that a file lies in."""
+    inside = [
+        (len(root), landing)
+        for _, landing in stream.folders
+        if name.startswith(f"{(root := str(landing_folder(landing)))}/")
+    ]
+    return max(inside, key=lambda each: each[0])[1] if inside else None
 
 
-def landing_root(stream: Stream) -> str:
-    """The path with which the names of landed files begin."""
-    return str(landing_folder(_landing_of(stream)))
+def feed_of(stream: Stream, name: str) -> str | None:
+    """The feed into whose landing folder a file has been put; None if it lies in none."""
+    landing = _folder_of(stream, name)
+    return None if landing is None else next(feed for feed, each in stream.folders if each is landing)
 
 
-def _landing_of(stream: Stream) -> LandingFolder:
-    if stream.landing is None:
+def _check_has_folder(stream: Stream) -> None:
+    if not stream.folders:
+        place = "one of its feeds" if stream.merged.feeds else f"streams.{stream.name}"
         raise UsageError(
             f"stream {stream.name} has no landing folder",
-            how=f"declare one (`landing:` under streams.{stream.name} in errata.yaml), or name the files",
+            how=f"declare one (`landing:` under {place} in errata.yaml), or name the files",
         )
-    return stream.landing
 
 
 # New files in the landing folders of all streams.
@@ -240,7 +265,7 @@ def find_landed(site: Site) -> LandedFiles:
 def new_files(site: Site, of: StreamState, files: Iterable[UPath]) -> list[tuple[str, int]]:
     """The files, of some in a stream's landing folder, that have not been ingested, with their sizes."""
     found = [(utf8_path(file), *look) for file in files if (look := file_stat(file)) is not None]
-    if of.stream.landing is None or of.stream.landing.then is not LandedFileAction.KEEP:
+    if all(landing.then is not LandedFileAction.KEEP for _, landing in of.stream.folders):
         return [(name, size) for name, size, _ in found]
     # Files that stay in the folder are known by name, size and time; reading them all would take too long here.
     known = ledger.known_files(site.catalog, of.stream_id, [name for name, *_ in found])
@@ -252,15 +277,14 @@ def new_files(site: Site, of: StreamState, files: Iterable[UPath]) -> list[tuple
 
 
 def _new_landed(site: Site, of: StreamState) -> tuple[tuple[str, int], ...]:
-    if of.stream.landing is None:
-        return ()
+    folders = [landing for _, landing in of.stream.folders]
     try:
-        if not list_landed(of.stream.landing):
+        if not any(list_landed(landing) for landing in folders):
             return ()  # the frequent case: the catalog need not be asked
         return tuple(sorted(new_files(site, of, inspect_landing(site, of, of.stream).ready)))
     except ErrataError:
         # The next ingest reports what is wrong with the folder.
-        return ((of.stream.landing.path, 0),)
+        return ((folders[0].path, 0),)
 
 
 # Which files of a batch are new, and under which id it is ingested.
@@ -271,15 +295,18 @@ def name_new_files(
 ) -> tuple[Batch | None, list[tuple[SourceFile, Delivery]]]:
     """The batch of the files that are new, if any; and those that have been delivered before."""
     earlier = ledger.deliveries(site.catalog, of.stream_id, [file.sha256 for file in files])
-    root = landing_root(of.stream) if landed else None
-    # A file that stays in the folder must not come again after an undo: the undo would last until the next run.
-    final = landed and of.stream.landing is not None and of.stream.landing.then is LandedFileAction.KEEP
-    counting = [each for each in earlier if final or each.undone_in is None]
+    folders = dict(of.stream.folders)
     known = []
     new = []
-    put_away = taken_folder(of.stream)
     for file in files:
-        delivery = next((each for each in reversed(counting) if each.is_of(file, root, put_away)), None)
+        landing = folders.get(file.feed)
+        root = None if landing is None else str(landing_folder(landing))
+        # A file that stays in the folder must not come again after an undo: the undo would last until the next run.
+        final = landed and landing is not None and landing.then is LandedFileAction.KEEP
+        counting = [each for each in earlier if final or each.undone_in is None]
+        put_away = None if root is None else f"{root}/{TAKEN_FOLDER}"
+        within = root if landed else None
+        delivery = next((each for each in reversed(counting) if each.is_of(file, within, put_away)), None)
         if delivery is None:
             new.append(file)
         else:

@@ -42,14 +42,14 @@ def retry_items(site: Site, selected: QuarantineItems, on_step: ProgressCallback
     """Ingest the rows again and settle them in the same commit. Late rows become revisions, and rows that are still bad
     go to quarantine again, as rows of the new batch. Files are read again as they are now."""
     site.declared(selected.stream.name)
-    left = [(each, why) for each in selected.rows if (why := _why_unreadable(each))]
+    left = [(each, why) for each in selected.rows if (why := _why_unreadable(each, selected.stream))]
     kept = {each.quarantine_id for each, _ in left}
-    by_op: dict[Op, list[QuarantineRow]] = defaultdict(list)
+    alike: dict[tuple[Op, str | None], list[QuarantineRow]] = defaultdict(list)
     for each in _in_file_order(selected.rows):
         if each.quarantine_id not in kept:
-            by_op[each.default_op].append(each)
-    # One batch, unless some of the rows came as revisions without an `_op` and others did not.
-    batches = [_retry_rows(site, selected.stream, op, rows, on_step) for op, rows in by_op.items()]
+            alike[each.default_op, each.feed].append(each)
+    # One batch, unless some of the rows came as revisions without an `_op` and others did not, or of several feeds.
+    batches = [_retry_rows(site, selected.stream, said, rows, on_step) for said, rows in alike.items()]
     if selected.files:
         names = frozenset(each.name for each in selected.files)
         batches.append(
@@ -64,8 +64,11 @@ def _in_file_order(rows: Sequence[QuarantineRow]) -> list[QuarantineRow]:
     return sorted(rows, key=lambda each: (batches[each.batch_id], each.row.file, each.row.line, each.quarantine_id))
 
 
-def _why_unreadable(row: QuarantineRow) -> str | None:
+def _why_unreadable(row: QuarantineRow, stream: Stream) -> str | None:
     """Why a row's text cannot be read again; None if it can."""
+    names = {each.name for each in stream.merged.feeds}
+    if names and row.feed not in names:
+        return "it came before the stream had feeds, or from one that is no longer declared"
     if is_lossy_text(row.row.reason) or PICTURE_OF_NUL in row.row.text:
         return "what is kept of it is not what the file says, which no text can hold"
     if row.form is RowSyntax.CSV and row.header is None:
@@ -74,8 +77,13 @@ def _why_unreadable(row: QuarantineRow) -> str | None:
 
 
 def _retry_rows(
-    site: Site, stream: Stream, op: Op, rows: Sequence[QuarantineRow], on_step: ProgressCallback
+    site: Site,
+    stream: Stream,
+    said: tuple[Op, str | None],
+    rows: Sequence[QuarantineRow],
+    on_step: ProgressCallback,
 ) -> IngestReport:
+    """Rows of one operation and one feed."""
     ids = sorted(each.quarantine_id for each in rows)
     name = hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest()[:12]
     site.warehouse.check()
@@ -90,8 +98,9 @@ def _retry_rows(
         paths,
         batch_id=f"retry-{name}",
         again=True,  # a row that fails twice makes the same file twice
-        default_op=op,
+        default_op=said[0],
         retried=QuarantineRetry(ids, places),
+        feed=said[1],
     )
     try:
         return ingest_batch(site, batch, on_step)

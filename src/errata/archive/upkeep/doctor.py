@@ -21,7 +21,7 @@ from errata.catalog.vacuum import ArchiveEntry
 from errata.declare.site import ProgressCallback, Site
 from errata.engine.failures import spark_errors_in_words
 from errata.errors import unknown_name_error
-from errata.model.bucket import Role
+from errata.model.bucket import REPLACED_ROLES, Role
 from errata.model.findings import Finding, FindingKind, Severity, by_severity
 
 
@@ -104,8 +104,8 @@ def _check_shared(site: Site, names: Sequence[str], options: DoctorOptions) -> D
     """Check what all archives share: commits, pins, consumers, and the files in the warehouse."""
     findings = health.catalog_findings(site.catalog)
     needed = {each.where for each in findings if each.kind is FindingKind.DOOMED}
-    # States of queries are replaced by each evaluation and wait for vacuum, as superseded buckets do.
-    listed = [path for path in _doomed_files(site) if path not in needed and path.split("/")[1] != Role.STATE]
+    # States are replaced by each step, of a query or of a merge, and wait for vacuum, as superseded buckets do.
+    listed = [path for path in _doomed_files(site) if path not in needed and path.split("/")[1] not in REPLACED_ROLES]
     findings += [_doomed_finding(site, path) for path in listed]
     findings += _orphan_findings(site, names, options)
     findings = by_severity(findings)

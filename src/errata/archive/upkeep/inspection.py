@@ -23,7 +23,7 @@ from errata.archive.schemas import LIVE, MASKS, REVISION, conform, lineage_exten
 from errata.archive.tables import match_rows
 from errata.declare.warehouse import Warehouse
 from errata.intake.types import arrow_schema
-from errata.model.bucket import Bounds, Bucket, Layout, Role
+from errata.model.bucket import REPLACED_ROLES, Bounds, Bucket, Layout, Role
 from errata.model.counts import count_text
 from errata.model.findings import BucketFigures, BucketInspection
 from errata.model.results import EVALUATION, VE, VS, ResultShape, old_column
@@ -52,7 +52,7 @@ def inspect_bucket(
     masks of overlays from one bucket to the next."""
     bucket, of, hits = source.bucket, context.of, MASK_HIT_SCHEMA.empty_table()
     known, stored, data = _read_rows(context, source)
-    if stored is None:
+    if stored is None or bucket.role is Role.MERGE:
         return known, hits
     if isinstance(of, ResultShape):
         return _inspect_results(bucket.role, stored, known), hits
@@ -78,8 +78,8 @@ def _read_rows(context: InspectionContext, source: BucketSource) -> tuple[Bucket
         stored = unpack_table(data) if bucket.inline else pq.read_table(pa.BufferReader(data), use_threads=False)
     except (pa.ArrowException, OSError) as error:
         return replace(known, fault=f"it cannot be opened: {error}"), None, b""
-    if bucket.role in (Role.STATE, Role.SUMMARY):
-        # Only the strategy, or the declaration, that wrote it knows its columns.
+    if bucket.role in (*REPLACED_ROLES, Role.SUMMARY):
+        # Only the strategy, the merge or the declaration that wrote it knows its columns.
         return replace(known, figures=replace(BucketFigures.from_bucket(bucket), rows=stored.num_rows)), None, data
     fault = _schema_mismatch(stored_schema(of, bucket.role), stored.schema, _columns_added_later(of, bucket.role))
     return (replace(known, fault=fault), None, data) if fault else (known, stored, data)

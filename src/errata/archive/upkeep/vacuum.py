@@ -18,7 +18,7 @@ from errata.catalog.vacuum import ArchiveEntry, RecordCounts, SpentBucket
 from errata.declare.site import ProgressCallback, Site
 from errata.declare.warehouse import is_own_name
 from errata.errors import unknown_name_error
-from errata.model.bucket import Role
+from errata.model.bucket import REPLACED_ROLES
 from errata.model.time import DAY
 
 DEFAULT_GRACE = DAY
@@ -164,7 +164,7 @@ class _VacuumRun:
     def count_unfinished(self, path: str, size: int) -> None:
         stream, kind, *_ = path.split("/")
         # Each evaluation of a query replaces the state of the one before, and leaves that to vacuum.
-        what = VacuumReason.SUPERSEDED if kind == Role.STATE else VacuumReason.UNFINISHED
+        what = VacuumReason.SUPERSEDED if kind in REPLACED_ROLES else VacuumReason.UNFINISHED
         self.count(stream, what, kind, 0, 1, size)
 
     def remove_doomed(self, on_removed: Callable[[str, int], None] = lambda *_: None) -> None:

@@ -1,0 +1,214 @@
+"""What a batch of a stream with feeds is merged into: feeds and merge as the catalog has them, the state that the last
+batch left, and rows of the archive that the state does not know.
+
+A stream that had rows before it had feeds has no state, nor has one whose state was lost or whose batch was undone: its
+rows that may still change become the first one, as if every feed had said them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from errata.archive.bucket_files import POS
+from errata.archive.bucket_writer import order_values
+from errata.archive.overlays import BucketSource, Overlays, bucket_sources, read_overlays
+from errata.archive.schemas import BATCH, OPERATION, conform
+from errata.archive.tables import is_in_sorted
+from errata.catalog import buckets, feeds
+from errata.catalog.database import Catalog
+from errata.catalog.feeds import FeedState, MergeRecord
+from errata.catalog.streams import StreamState
+from errata.catalog.transaction import BasisConflict
+from errata.declare.warehouse import Warehouse
+from errata.intake.types import arrow_schema
+from errata.merge.choice import AlgorithmChoice, choose_algorithm, declared_properties, what_both_guarantee
+from errata.merge.state import empty_state, state_from_rows, state_from_table, state_schema
+from errata.merge.step import FeedTop, MergeState
+from errata.model.bucket import Bucket, Role
+from errata.model.feed import FeedOrder, FeedProperties, MergeAlgorithm
+from errata.model.stream import Stream
+from errata.model.time import EVERYTHING, HIGHEST, LOWEST, Interval
+
+
+@dataclass(frozen=True, slots=True)
+class MergeBasis:
+    """What a batch is merged into."""
+
+    stood: StreamState
+    known: Sequence[FeedState]
+    """The feeds that the catalog knows."""
+    standing: Sequence[FeedState]
+    """The declared feeds, in their order."""
+    record: MergeRecord | None
+    former: Sequence[Bucket]
+    """The buckets of the state."""
+    state: MergeState
+    choice: AlgorithmChoice
+
+    @property
+    def before(self) -> int:
+        """The stable point of the merged stream before the batch."""
+        return LOWEST if self.stood.stable is None else self.stood.stable
+
+
+def read_basis(catalog: Catalog, warehouse: Warehouse, stood: StreamState) -> MergeBasis:
+    """Read what the next batch of a stream is merged into."""
+    stream = stood.stream
+    known = feeds.feeds_of(catalog, stood.stream_id)
+    standing = feeds.standing_feeds(stream, known)
+    record = feeds.merge_of(catalog, stood.stream_id)
+    former = buckets.buckets_of_roles(catalog, stood.stream_id, stood.changed_in, [Role.MERGE])
+    tops = {
+        number: FeedTop(each.top_order, each.top_rows)
+        for number, each in enumerate(standing)
+        if each.top_order != LOWEST
+    }
+    if former:
+        state = _read_state(catalog, warehouse, stream, former, tops)
+    elif stood.rows:
+        state = state_from_rows(stream, unfrozen_rows(catalog, warehouse, stood))
+    else:
+        state = replace(empty_state(stream), tops=tops)
+    choice = current_choice(stream, standing, record, state, anew=not former)
+    return MergeBasis(stood, known, standing, record, former, state, choice)
+
+
+def current_choice(
+    stream: Stream, standing: Sequence[FeedState], record: MergeRecord | None, state: MergeState, *, anew: bool
+) -> AlgorithmChoice:
+    """The algorithm of the next batch (`anew`: its state was made from the archive): the cheapest that is correct for
+    what is declared and has not been broken since. While there are rows that may still change, a more general one that
+    has begun goes on: only it knows them."""
+    given = declared_properties(stream)
+    for number, each in enumerate(standing):
+        for broken in each.broken:
+            if broken["declared"] == properties_record(stream.merged.feeds[number].properties):
+                given[number] = what_both_guarantee(given[number], properties_from_record(broken["left"]))
+    chosen = choose_algorithm(stream, given)
+    ranks = list(MergeAlgorithm)
+    begun = MergeAlgorithm.R3 if record is None or anew else record.algorithm
+    if not state.rows.num_rows or ranks.index(begun) <= ranks.index(chosen.algorithm):
+        return chosen
+    if record is None or anew:
+        return AlgorithmChoice(begun, "rows are there of which nobody knows what feeds have said them")
+    return AlgorithmChoice(begun, record.reason)
+
+
+def properties_record(properties: FeedProperties) -> dict[str, object]:
+    """What a feed guarantees as a JSON object."""
+    return {
+        "order": properties.order.value,
+        "ties_fixed": properties.ties_fixed,
+        "adjusts": properties.adjusts,
+        "complete": properties.complete,
+    }
+
+
+def properties_from_record(record: Mapping[str, object]) -> FeedProperties:
+    flags = {name: bool(record[name]) for name in ("ties_fixed", "adjusts", "complete")}
+    return FeedProperties(order=FeedOrder(str(record["order"])), **flags)
+
+
+def _read_state(
+    catalog: Catalog, warehouse: Warehouse, stream: Stream, former: Sequence[Bucket], tops: Mapping[int, FeedTop]
+) -> MergeState:
+    """The state in its buckets. The next batch deletes them: one that is gone has been replaced in the meantime."""
+    sources = bucket_sources(catalog, former)
+    if any(each.bucket.inline and each.data is None for each in sources):
+        raise BasisConflict
+    batch_no = former[0].batch_no
+    if batch_no is None:
+        raise AssertionError("a state is written by one batch")
+    tables = [_with_columns(each.read(warehouse), state_schema(stream)) for each in sources]
+    return state_from_table(pa.concat_tables(tables, promote_options="default"), stream, batch_no, tops)
+
+
+def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with the columns that have been declared since it was written, NULL in all rows."""
+    for field in schema:
+        if field.name not in table.column_names:
+            table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+    return table
+
+
+# Rows of the archive.
+
+
+def unfrozen_rows(catalog: Catalog, warehouse: Warehouse, stood: StreamState) -> pa.Table:
+    """The rows that feeds may still change: from the stable point on, and those whose end may change."""
+    before = LOWEST if stood.stable is None else stood.stable
+    end = stood.stream.merged.end
+    interval = EVERYTHING if end is not None else Interval(start=before)
+    rows = archived_rows(catalog, warehouse, stood, interval)
+    live = order_values(rows[stood.stream.order]) >= before
+    if end is not None:
+        live |= rows[end].cast(pa.int64()).fill_null(HIGHEST).to_numpy() >= before
+    return rows.filter(pa.array(live))
+
+
+def rows_at(catalog: Catalog, warehouse: Warehouse, stood: StreamState, places: np.ndarray) -> pa.Table:
+    """The rows whose order field is one of these places."""
+    sought = np.unique(places)
+    if not len(sought):
+        return archived_rows(catalog, warehouse, stood, Interval(0, 0))
+    rows = archived_rows(catalog, warehouse, stood, Interval(int(sought[0]), int(sought[-1]) + 1), sought)
+    return rows.filter(pa.array(is_in_sorted(order_values(rows[stood.stream.order]), sought)))
+
+
+def archived_rows(
+    catalog: Catalog, warehouse: Warehouse, stood: StreamState, interval: Interval, places: np.ndarray | None = None
+) -> pa.Table:
+    """The live rows of an interval, with `_batch` and `_pos`. `places`: only buckets that may have one of these are
+    read."""
+    stream = stood.stream
+    schema = pa.schema([*arrow_schema(stream), pa.field(BATCH, pa.int64()), pa.field(POS, pa.int64())])
+    at = (catalog, stood.stream_id, stood.changed_in, interval)
+    base = [each for each in buckets.visible_buckets(*at) if _may_have(each, places)]
+    found = buckets.visible_buckets(*at, role=Role.OVERLAY) if stood.applied else []
+    over = Overlays(stream, read_overlays(stream, warehouse, bucket_sources(catalog, found)))
+    tables = [schema.empty_table(), conform(over.live_rows(stood.aged_to), schema)]
+    for source in bucket_sources(catalog, base):
+        rows = _base_rows(warehouse, source, interval, stream)
+        rows = rows.filter(pa.array(~over.masked(rows, source.bucket.floor)))
+        tables.append(conform(rows, schema))
+    whole = pa.concat_tables(tables)
+    order = order_values(whole[stream.order])
+    inside = (order >= interval.start) & ((order < interval.end) | (interval.end == HIGHEST))
+    if stood.aged_to is not None:
+        inside &= order >= stood.aged_to
+    return whole.filter(pa.array(inside))
+
+
+def _may_have(bucket: Bucket, places: np.ndarray | None) -> bool:
+    if places is None:
+        return True
+    return bool(np.searchsorted(places, bucket.vs_min) < np.searchsorted(places, bucket.vs_max, side="right"))
+
+
+def _base_rows(warehouse: Warehouse, source: BucketSource, interval: Interval, stream: Stream) -> pa.Table:
+    names = [*stream.names, BATCH, POS]
+    read = partial(source.read_between, warehouse, names, stream.order)
+    rows = source.read(warehouse, names) if interval == EVERYTHING else read(interval.start, interval.end)
+    if BATCH not in rows.column_names:
+        batch = pa.repeat(pa.scalar(source.bucket.batch_no, pa.int64()), rows.num_rows)
+        rows = rows.append_column(BATCH, batch)
+    return rows
+
+
+def keys_to_be_deleted(catalog: Catalog, warehouse: Warehouse, stood: StreamState) -> pa.Table:
+    """The keys of rows that pending revisions delete: until these are applied, such a row is there."""
+    stream = stood.stream
+    schema = pa.schema([field for field in arrow_schema(stream) if field.name in stream.key])
+    tables = [schema.empty_table()]
+    if stood.applied < stood.revisions:
+        pending = buckets.visible_buckets(catalog, stood.stream_id, stood.changed_in, role=Role.PENDING)
+        for source in bucket_sources(catalog, pending):
+            rows = source.read(warehouse, [OPERATION, *stream.key])
+            tables.append(conform(rows.filter(pc.equal(rows[OPERATION], "delete")).select(schema.names), schema))
+    return pa.concat_tables(tables)

@@ -1,0 +1,206 @@
+"""Files of several feeds become one stream: merged, appended, corrected, held back, released and stable."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
+from errata.archive.revisions.apply import apply_stream_revisions
+from errata.catalog import feeds, streams
+from errata.catalog.feeds import FeedState, MergeRecord
+from errata.errors import UsageError
+from errata.model.bucket import Role
+from errata.model.columns import Column, ColumnType
+from errata.model.feed import (
+    EmitPolicy,
+    Feed,
+    FeedOrder,
+    FeedProperties,
+    MergeAlgorithm,
+    MergedFeeds,
+    MergePolicy,
+    StableRule,
+)
+from errata.model.stream import Stream
+from fixtures.flows import Builder, House
+
+COLUMNS = {"who": "string", "at": "bigint", "price": "double", "until": "bigint"}
+MARKED = (Feed("a", stable=StableRule.MARKS), Feed("b", stable=StableRule.MARKS))
+
+
+def quotes(*declared: Feed, **merged: Any) -> Stream:
+    return Stream(
+        "quotes",
+        tuple(Column(name, ColumnType.parse(kind)) for name, kind in COLUMNS.items()),
+        key=("who", "at"),
+        order="at",
+        merged=MergedFeeds(declared or MARKED, **({"end": "until"} | merged)),
+    )
+
+
+def say(house: House, feed: str, *lines: Mapping[str, Any], **how: Any) -> IngestReport:
+    """A file of a feed taken in."""
+    folder = house.folder / "in"
+    number = len(list(folder.glob("*")))
+    path = write(folder / f"{number}.jsonl", lines)
+    return ingest_batch(house.site, IngestRequest("quotes", [str(path)], feed=feed, **how))
+
+
+def write(path: Path, lines: Sequence[Mapping[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def row(at: int, price: float = 1.0, until: int | None = None, who: str = "x", **more: Any) -> dict[str, Any]:
+    return {"who": who, "at": at, "price": price, "until": until, **more}
+
+
+def stable(at: int) -> dict[str, Any]:
+    return {"_op": "stable", "at": at}
+
+
+def rows(house: House) -> list[tuple[Any, ...]]:
+    """The rows of the stream, with all that is pending applied."""
+    apply_stream_revisions(house.site, "quotes")
+    return [tuple(each[name] for name in ("who", "at", "price", "until")) for each in house.scan("quotes")]
+
+
+def standing(house: House) -> dict[str, FeedState]:
+    stream_id = streams.stream_state(house.catalog, "quotes").stream_id
+    return {each.name: each for each in feeds.feeds_of(house.catalog, stream_id)}
+
+
+def record(house: House) -> MergeRecord:
+    found = feeds.merge_of(house.catalog, streams.stream_state(house.catalog, "quotes").stream_id)
+    assert found is not None
+    return found
+
+
+def stable_point(house: House) -> int | None:
+    return streams.stream_state(house.catalog, "quotes").stable
+
+
+def test_what_two_feeds_say_is_there_once(a_house: Builder) -> None:
+    house = a_house(quotes())
+    first = say(house, "a", row(1), row(2))
+    assert (first.counts.read, first.counts.appended, first.counts.held) == (2, 2, 0)
+    second = say(house, "b", row(2), row(3), stable(3))
+    assert (second.counts.read, second.counts.appended, second.counts.dropped) == (2, 1, 1)
+    assert rows(house) == [("x", 1, 1.0, None), ("x", 2, 1.0, None), ("x", 3, 1.0, None)]
+    assert stable_point(house) == 3
+    assert record(house).leader == "b"
+    assert (standing(house)["a"].rows, standing(house)["b"].repeats, standing(house)["b"].stable) == (2, 1, 3)
+
+
+def test_an_adjust_is_a_revision_of_the_end(a_house: Builder) -> None:
+    house = a_house(quotes())
+    say(house, "a", row(1, until=5), row(2))
+    report = say(house, "a", {"_op": "adjust", "who": "x", "at": 1, "until": 9}, stable(6))
+    assert report.counts.pending == 1
+    assert rows(house) == [("x", 1, 1.0, 9), ("x", 2, 1.0, None)]
+    say(house, "a", {"_op": "delete", "who": "x", "at": 1})
+    assert standing(house)["a"].refused == 1
+    say(house, "b", row(2), {"_op": "delete", "who": "x", "at": 2})
+    assert rows(house) == [("x", 1, 1.0, 9), ("x", 2, 1.0, None)]
+
+
+def test_rows_that_are_held_keep_the_batch_that_said_them(a_house: Builder) -> None:
+    house = a_house(quotes(policy=MergePolicy(emit=EmitPolicy.HALF_FROZEN)))
+    first = say(house, "a", row(1), row(2))
+    assert (first.counts.appended, first.counts.held) == (0, 2)
+    assert house.stored("quotes") == []
+    assert len(house.stored("quotes", role=Role.MERGE)) == 1
+    second = say(house, "b", stable(2), row(3))
+    assert (second.counts.read, second.counts.appended, second.counts.held) == (1, 1, 0)
+    [released] = house.stored("quotes")
+    assert released.batch_id == first.batch_id
+    third = say(house, "b", stable(4))
+    assert (third.counts.read, third.counts.appended, third.counts.held) == (0, 2, -2)
+    assert [each.batch_id for each in house.stored("quotes")] == [first.batch_id, first.batch_id, second.batch_id]
+
+
+def test_state_is_replaced_and_rows_that_are_frozen_leave_it(a_house: Builder) -> None:
+    house = a_house(quotes(end=None))
+    say(house, "a", row(1), row(2), row(3))
+    [before] = house.stored("quotes", role=Role.MERGE)
+    assert before.rows == 3
+    say(house, "a", stable(3))
+    [after] = house.stored("quotes", role=Role.MERGE)
+    assert after.rows == 1
+    say(house, "a", stable(9))
+    assert [each.rows for each in house.stored("quotes", role=Role.MERGE)] == [0]
+
+
+def test_gaps_are_filled_late_from_the_archive_on(a_house: Builder) -> None:
+    house = a_house(quotes(end=None))
+    say(house, "a", row(1), row(3), stable(9))
+    report = say(house, "b", row(1), row(2), row(3, price=7.0))
+    assert (report.counts.dropped, report.counts.pending, report.counts.replaced) == (1, 1, 1)
+    assert [each[1:3] for each in rows(house)] == [(1, 1.0), (2, 1.0), (3, 1.0)]
+    stream_id = streams.stream_state(house.catalog, "quotes").stream_id
+    [found] = feeds.disagreements_of(house.catalog, stream_id)
+    said = {value["feed"]: (value["row"]["price"], value["chosen"]) for value in found.values}
+    assert (found.key, found.chosen) == ({"who": "x", "at": "3"}, "a")
+    assert said == {"a": ("1", True), "b": ("7", False)}
+
+
+def test_feeds_that_disagree_are_recorded_and_agree_again(a_house: Builder) -> None:
+    house = a_house(quotes(end=None))
+    say(house, "a", row(1, price=1.0))
+    say(house, "b", row(1, price=2.0))
+    stream_id = streams.stream_state(house.catalog, "quotes").stream_id
+    [found] = feeds.disagreements_of(house.catalog, stream_id)
+    where = [(value["feed"], Path(value["file"]).name, value["line"], value["chosen"]) for value in found.values]
+    assert sorted(where) == [("a", "0.jsonl", 1, True), ("b", "1.jsonl", 1, False)]
+    say(house, "b", {"_op": "adjust", "who": "x", "at": 1, "price": 1.0})
+    assert feeds.disagreements_of(house.catalog, stream_id) == []
+    assert [each[1:3] for each in rows(house)] == [(1, 1.0)]
+
+
+def test_a_row_that_comes_back_before_its_deletion_is_applied(a_house: Builder) -> None:
+    house = a_house(quotes())
+    say(house, "a", row(1))
+    say(house, "a", {"_op": "delete", "who": "x", "at": 1})
+    say(house, "a", row(1, price=5.0))
+    assert rows(house) == [("x", 1, 5.0, None)]
+
+
+def test_ordered_feeds_need_no_state_until_one_breaks_its_word(a_house: Builder) -> None:
+    strict = FeedProperties(order=FeedOrder.STRICT, ties_fixed=True, adjusts=False, complete=True)
+    house = a_house(quotes(Feed("a", properties=strict), Feed("b", properties=strict), end=None))
+    say(house, "a", row(1), row(2))
+    say(house, "b", row(1), row(2), row(3))
+    assert record(house).algorithm is MergeAlgorithm.R0
+    assert [each.rows for each in house.stored("quotes", role=Role.MERGE)] == [0]
+    report = say(house, "a", row(3), row(5), row(4))
+    assert report.counts.appended == 2
+    assert record(house).algorithm is not MergeAlgorithm.R0
+    assert "broke" in record(house).reason
+    [broken] = standing(house)["a"].broken
+    assert (Path(str(broken["file"])).name, broken["line"]) == ("2.jsonl", 3)
+    say(house, "b", row(4), row(5), row(6))
+    assert [each[1] for each in rows(house)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_batch_without_its_feed_is_refused(a_house: Builder, tmp_path: Path) -> None:
+    house = a_house(quotes())
+    path = str(write(tmp_path / "x.jsonl", [row(1)]))
+    with pytest.raises(UsageError, match="of none"):
+        ingest_batch(house.site, IngestRequest("quotes", [path]))
+    with pytest.raises(UsageError, match="unknown feed"):
+        ingest_batch(house.site, IngestRequest("quotes", [path], feed="c"))
+
+
+def test_the_same_file_may_come_from_two_feeds(a_house: Builder, tmp_path: Path) -> None:
+    house = a_house(quotes())
+    path = str(write(tmp_path / "x.jsonl", [row(1)]))
+    for feed, dropped in (("a", 0), ("b", 1)):
+        report = ingest_batch(house.site, IngestRequest("quotes", [path], feed=feed))
+        assert (report.already_ingested, report.counts.dropped) == (False, dropped)
+    assert ingest_batch(house.site, IngestRequest("quotes", [path], feed="b")).already_ingested
