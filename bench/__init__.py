@@ -23,6 +23,7 @@ BENCHMARKS: Mapping[str, str] = {
     "evaluate": "bench.evaluate",
     "ingest": "bench.ingest",
     "language": "bench.language",
+    "merge": "bench.merge",
     "psoup": "bench.psoup",
     "reduction": "bench.reduction",
     "replay": "bench.replay",
@@ -33,6 +34,7 @@ BENCHMARKS: Mapping[str, str] = {
 PARTS: Mapping[str, Sequence[str]] = {
     "airflow": ("submit", "connect", "parsing"),
     "evaluate": ("mix", "windows", "fixed", "planning"),
+    "merge": ("inputs", "behaviour", "enforced", "arrivals"),
     "psoup": ("arrival", "invocation", "http", "registration"),
     "reduction": ("insertion", "reads", "beside", "peers"),
     "replay": ("table3", "overhead", "one", "many", "peers", "direct"),

@@ -1,0 +1,127 @@
+"""What is compared: the algorithms of the merge, run over the same files, from Parquet to Parquet."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.measure import Timings, interleaved
+from bench.merge_workload import ChunkOfElements, ElementReader, FeedChunks, StepProgress, merged_stream
+from errata.merge.merging import merge_by
+from errata.merge.state import empty_state
+from errata.merge.step import MergeProgress, MergeState, MergeStep
+from errata.model.feed import MergeAlgorithm, MergePolicy
+from errata.model.stream import Stream
+
+AfterChunk = Callable[[], None]
+
+
+class Merger(Protocol):
+    """Merges batch after batch and remembers what it has to."""
+
+    def merge(self, chunk: ChunkOfElements, progress: MergeProgress) -> list[pa.Table]:
+        """What comes out: tables of new rows, and of corrections."""
+
+
+class AlgorithmMerger:
+    """One of R0 to R4."""
+
+    def __init__(self, stream: Stream, algorithm: MergeAlgorithm) -> None:
+        self._stream, self._algorithm = stream, algorithm
+        self.state: MergeState = empty_state(stream)
+
+    def merge(self, chunk: ChunkOfElements, progress: MergeProgress) -> list[pa.Table]:
+        step: MergeStep = merge_by(self._stream, self._algorithm, self.state, chunk.elements, progress)
+        if step.broken or step.refused.num_rows:
+            raise AssertionError(f"feeds without mistakes are merged whole: {step.broken} {step.refused.to_pylist()}")
+        self.state = step.state
+        return [step.inserts, step.corrections]
+
+
+def make_merger(name: str, feeds: int, policy: MergePolicy | None = None) -> tuple[Stream, Merger]:
+    """A contender by its name, and the stream that it merges."""
+    algorithm = MergeAlgorithm(name)
+    stream = merged_stream(feeds, algorithm, policy)
+    return stream, AlgorithmMerger(stream, algorithm)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedOutput:
+    """What came out of a merge."""
+
+    inserts: int = 0
+    corrections: int = 0
+
+
+def merge_files(
+    name: str, chunks: FeedChunks, out: Path, policy: MergePolicy | None = None, after_chunk: AfterChunk | None = None
+) -> MergedOutput:
+    """Merge all chunks into Parquet files in a folder."""
+    out.mkdir(parents=True, exist_ok=True)
+    stream, merger = make_merger(name, chunks.feeds, policy)
+    reader, reached = ElementReader(stream), StepProgress(stream)
+    inserts = corrections = 0
+    for number, files in enumerate(chunks.files):
+        new, changed = _merge_one(merger, reader, reached, files)
+        pq.write_table(new, out / f"rows-{number:05}.parquet", compression="none", use_dictionary=False)
+        pq.write_table(changed, out / f"corrections-{number:05}.parquet", compression="none", use_dictionary=False)
+        inserts, corrections = inserts + new.num_rows, corrections + changed.num_rows
+        del new, changed
+        if after_chunk is not None:
+            after_chunk()
+    return MergedOutput(inserts, corrections)
+
+
+def _merge_one(
+    merger: Merger, reader: ElementReader, reached: StepProgress, files: Sequence[Path]
+) -> tuple[pa.Table, pa.Table]:
+    """What a chunk brings. When it is written, nothing is left but what the merger remembers."""
+    chunk = reader.read(files)
+    new, changed = merger.merge(chunk, reached.after(chunk.stables))
+    return new, changed
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Bytes that a merge remembers between chunks: Arrow's pool and numpy's arrays, all that is still allocated."""
+
+    most: int
+    last: int
+
+
+def held_bytes(name: str, chunks: FeedChunks, out: Path) -> Held:
+    """How much a contender remembers, at the end of each chunk."""
+    found: list[int] = []
+    gc.collect()
+    gc.freeze()  # what is there already need not be looked at after each chunk
+    tracemalloc.start()
+    try:
+        before = _allocated()
+        merge_files(name, chunks, out, after_chunk=lambda: found.append(_allocated() - before))
+    finally:
+        tracemalloc.stop()
+        gc.unfreeze()
+    return Held(max(found), found[-1])
+
+
+def _allocated() -> int:
+    gc.collect()
+    return int(pa.total_allocated_bytes()) + tracemalloc.get_traced_memory()[0]
+
+
+def timed_merges(names: Sequence[str], chunks: FeedChunks, out: Path, rounds: int) -> Timings:
+    """The seconds of each contender over the same files, in turn."""
+    runs: dict[str, Any] = {name: partial(_timed, name, chunks, out) for name in names}
+    return interleaved(rounds, **runs)
+
+
+def _timed(name: str, chunks: FeedChunks, out: Path, _: int) -> None:
+    merge_files(name, chunks, out / name.replace(" ", "-"))
