@@ -67,9 +67,9 @@ def choose_algorithm(stream: Stream, properties: Sequence[FeedProperties] | None
     tied = [name for name, each in named if each.order is not FeedOrder.STRICT]
     loose = [name for name, each in named if each.order is not FeedOrder.STRICT and not each.ties_fixed]
     if loose:
-        algorithm, words = MergeAlgorithm.R2, f"by {stream.order}, feed {', '.join(loose)} with ties in any order"
+        algorithm, words = MergeAlgorithm.R2, f"by {stream.order}, {_named(loose)} with ties in any order"
     elif tied:
-        algorithm, words = MergeAlgorithm.R1, f"by {stream.order}, feed {', '.join(tied)} with ties in one fixed order"
+        algorithm, words = MergeAlgorithm.R1, f"by {stream.order}, {_named(tied)} with ties in one fixed order"
     else:
         algorithm, words = MergeAlgorithm.R0, f"by strictly increasing {stream.order}"
     return AlgorithmChoice(algorithm, f"all feeds are complete and only insert, {words}")
@@ -88,8 +88,12 @@ def _why_general(stream: Stream, given: Sequence[FeedProperties]) -> str | None:
         if not each.complete:
             lacking.setdefault("may have gaps", []).append(feed.name)
         if each.order is FeedOrder.NONE:
-            lacking.setdefault(f"is not ordered by {stream.order}", []).append(feed.name)
-    return "; ".join(f"feed {', '.join(names)} {words}" for words, names in lacking.items()) or None
+            lacking.setdefault("may come in any order", []).append(feed.name)
+    return "; ".join(f"{_named(names)} {words}" for words, names in lacking.items()) or None
+
+
+def _named(names: Sequence[str]) -> str:
+    return f"feed{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
 def next_algorithm(stream: Stream, algorithm: MergeAlgorithm, broken: Sequence[BrokenGuarantee]) -> AlgorithmChoice:
