@@ -11,6 +11,7 @@ from errata.language.cost import DefaultStatistics, plan_cost
 from errata.language.explain.drawing import to_svg
 from errata.language.explain.explanation import explain_plan
 from errata.language.expr import BOOLEAN, INT, Call, Lit
+from errata.language.feed_properties import derive_feed_properties
 from errata.language.incremental import inexact_columns
 from errata.language.lineage import InputChange, backward, forward, lineage_sentences, replay_scope, unbounded_inputs
 from errata.language.lineage.constants import constants_down, constants_up, membership_columns
@@ -59,6 +60,7 @@ class Again:
 ASKED: dict[str, Callable[[Plan], object]] = {
     "times": row_times,
     "pattern": update_pattern,
+    "feed": lambda plan: derive_feed_properties(plan, {}),
     "text": plan_tree,
     "line": operator_text,
     "fingerprint": fingerprint,
