@@ -35,13 +35,14 @@ NAME_PATTERNS = {
         ("base", "pending", "overlay", "faults", "open", "tip", "state", "feed", "mask", "parts", "lineage", "matches"),
         (_DAY, _NAME),
     ),
-    **dict.fromkeys(("copy", "summary"), (_DAY, _NAME)),
+    **dict.fromkeys(("copy", "summary", "merge"), (_DAY, _NAME)),
     "retried": (re.compile(r"[0-9a-f]{12}"), re.compile(r"\d+\.(csv|jsonl)")),
     "delivered": (re.compile(r"\w+"), re.compile(r"\d+-\d+\.parquet")),
+    "heartbeats": (re.compile(r"\w+"), re.compile(r"-?\d+\.jsonl")),
 }
 """The kinds of folders in the folder of a stream, with the patterns of the names of their folders and files. Files in
-`retried` are not needed once their batch has been taken in or has failed, those in `delivered` (a folder for each feed)
-once it has been taken in."""
+`retried` are not needed once their batch has been taken in or has failed, those in `delivered` and `heartbeats` (a
+folder for each feed) once it has been taken in."""
 _MARKS = re.compile(r"[\[\]{}*?\\%#]")
 """Characters that some readers interpret as a pattern, or as part of a URI."""
 _PATTERN_MARKS = re.compile(r"[\[\]{}*?\\]")

@@ -2,88 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
-from errata.archive.revisions.apply import apply_stream_revisions
+from errata.archive.ingest.batch import IngestRequest, ingest_batch
 from errata.catalog import feeds, streams
-from errata.catalog.feeds import FeedState, MergeRecord
 from errata.errors import UsageError
 from errata.model.bucket import Role
-from errata.model.columns import Column, ColumnType
-from errata.model.feed import (
-    EmitPolicy,
-    Feed,
-    FeedOrder,
-    FeedProperties,
-    MergeAlgorithm,
-    MergedFeeds,
-    MergePolicy,
-    StableRule,
-)
-from errata.model.stream import Stream
-from fixtures.flows import Builder, House
-
-COLUMNS = {"who": "string", "at": "bigint", "price": "double", "until": "bigint"}
-MARKED = (Feed("a", stable=StableRule.MARKS), Feed("b", stable=StableRule.MARKS))
-
-
-def quotes(*declared: Feed, **merged: Any) -> Stream:
-    return Stream(
-        "quotes",
-        tuple(Column(name, ColumnType.parse(kind)) for name, kind in COLUMNS.items()),
-        key=("who", "at"),
-        order="at",
-        merged=MergedFeeds(declared or MARKED, **({"end": "until"} | merged)),
-    )
-
-
-def say(house: House, feed: str, *lines: Mapping[str, Any], **how: Any) -> IngestReport:
-    """A file of a feed taken in."""
-    folder = house.folder / "in"
-    number = len(list(folder.glob("*")))
-    path = write(folder / f"{number}.jsonl", lines)
-    return ingest_batch(house.site, IngestRequest("quotes", [str(path)], feed=feed, **how))
-
-
-def write(path: Path, lines: Sequence[Mapping[str, Any]]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
-
-
-def row(at: int, price: float = 1.0, until: int | None = None, who: str = "x", **more: Any) -> dict[str, Any]:
-    return {"who": who, "at": at, "price": price, "until": until, **more}
-
-
-def stable(at: int) -> dict[str, Any]:
-    return {"_op": "stable", "at": at}
-
-
-def rows(house: House) -> list[tuple[Any, ...]]:
-    """The rows of the stream, with all that is pending applied."""
-    apply_stream_revisions(house.site, "quotes")
-    return [tuple(each[name] for name in ("who", "at", "price", "until")) for each in house.scan("quotes")]
-
-
-def standing(house: House) -> dict[str, FeedState]:
-    stream_id = streams.stream_state(house.catalog, "quotes").stream_id
-    return {each.name: each for each in feeds.feeds_of(house.catalog, stream_id)}
-
-
-def record(house: House) -> MergeRecord:
-    found = feeds.merge_of(house.catalog, streams.stream_state(house.catalog, "quotes").stream_id)
-    assert found is not None
-    return found
-
-
-def stable_point(house: House) -> int | None:
-    return streams.stream_state(house.catalog, "quotes").stable
+from errata.model.feed import EmitPolicy, Feed, FeedOrder, FeedProperties, MergeAlgorithm, MergePolicy
+from fixtures.flows import Builder
+from fixtures.quotes import quotes, record, row, rows, say, stable, stable_point, standing, write
 
 
 def test_what_two_feeds_say_is_there_once(a_house: Builder) -> None:
