@@ -148,7 +148,7 @@ def _deliver(site: Site, stage: FeedStage, on_step: ProgressCallback, into: RunR
 def _ingest_landed(site: Site, on_step: ProgressCallback, into: RunReport) -> None:
     """Take in what has landed, stream by stream. A stream that fails holds up no other, and no query."""
     for name, each in site.project.streams.items():
-        if each.landing is None:
+        if not each.folders:
             continue
         try:
             report = ingest_batch(site, IngestRequest(name, landed=True), on_step)

@@ -294,7 +294,7 @@ def _merged_feeds(site: Site, standing: StreamState) -> MergeStatus | None:
 
 def _landing_counts(site: Site, standing: StreamState) -> tuple[int | None, int, str | None]:
     """Files in the landing folder that are not ingested yet, files of it that are held, and why it cannot be listed."""
-    if standing.stream.landing is None:
+    if not standing.stream.folders:
         return None, 0, None
     try:
         folder = inspect_landing(site, standing, standing.stream)
