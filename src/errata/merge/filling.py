@@ -69,8 +69,23 @@ class _Chains:
         return self.before(np.where(gives, rows, self.stands)[last])
 
 
-def fill_adjustments(stream: Stream, state: MergeState, elements: pa.Table, barred: np.ndarray) -> FilledElements:
-    """The elements filled in; nothing is taken from the barred ones, which are refused."""
+@dataclass(frozen=True, slots=True)
+class ChainMarks:
+    """Elements from which nothing is filled in."""
+
+    barred: np.ndarray
+    """They do not count."""
+    ended: np.ndarray
+    """Adjustments that leave a lifetime empty: they withdraw the row."""
+
+
+def no_marks(count: int) -> ChainMarks:
+    """Of so many elements, none is marked."""
+    return ChainMarks(np.zeros(count, dtype=bool), np.zeros(count, dtype=bool))
+
+
+def fill_adjustments(stream: Stream, state: MergeState, elements: pa.Table, marks: ChainMarks) -> FilledElements:
+    """The elements filled in."""
     ends = row_ends(elements, stream)
     given = _given_columns(stream, elements)
     count = elements.num_rows
@@ -80,7 +95,7 @@ def fill_adjustments(stream: Stream, state: MergeState, elements: pa.Table, barr
     if not special.any():
         return FilledElements(elements, ends, partial, np.zeros(count, dtype=bool))
     keys, chain = _chains_of(stream, state, elements)
-    chains = _lay_chains(state, elements, keys, chain, (special, partial, barred))
+    chains = _lay_chains(state, elements, (keys, chain), (special, partial), marks)
     stood = chains.sources(np.zeros(len(chains.element), dtype=bool), chains.stands) != NOTHING
     standing = np.zeros(count, dtype=bool)
     standing[chains.element] = stood
@@ -146,12 +161,14 @@ def _chains_of(stream: Stream, state: MergeState, elements: pa.Table) -> tuple[n
 def _lay_chains(
     state: MergeState,
     elements: pa.Table,
-    keys: np.ndarray,
-    chain: np.ndarray,
-    marks: tuple[np.ndarray, np.ndarray, np.ndarray],
+    numbers: tuple[np.ndarray, np.ndarray],
+    kinds: tuple[np.ndarray, np.ndarray],
+    marks: ChainMarks,
 ) -> _Chains:
-    """The chains with special elements; `marks` say which elements are special, partial and barred."""
-    special, partial, barred = marks
+    """The chains with special elements. `numbers` are those of keys and chains; `kinds` say which elements are special,
+    and which are partial."""
+    keys, chain = numbers
+    special, partial = kinds
     base = state.rows.num_rows
     concerned = np.zeros(int(keys.max()) + 1, dtype=bool)
     concerned[keys[base:][special]] = True
@@ -160,10 +177,12 @@ def _lay_chains(
     starts = np.ones(len(element), dtype=bool)
     starts[1:] = chain[element][1:] != chain[element][:-1]
     standing = _state_rows(state, keys, elements[FEED].to_numpy()[element], keys[base:][element])
-    dead = (elements[ELEMENT].to_numpy() == int(ElementKind.WITHDRAW))[element] & ~barred[element]
-    whole = ~dead & ~partial[element] & ~barred[element]
+    withdraws = elements[ELEMENT].to_numpy() == int(ElementKind.WITHDRAW)
+    dead = ((withdraws | marks.ended) & ~marks.barred)[element]
+    gives = (partial & ~marks.barred)[element] & ~dead
+    whole = ~dead & ~partial[element] & ~marks.barred[element]
     stands = np.where(whole, element + base, np.where(dead, NOTHING, standing))
-    return _Chains(element, starts, standing, starts | whole | dead, stands, (partial & ~barred)[element])
+    return _Chains(element, starts, standing, starts | whole | dead, stands, gives)
 
 
 def _state_rows(state: MergeState, keys: np.ndarray, feeds: np.ndarray, wanted: np.ndarray) -> np.ndarray:

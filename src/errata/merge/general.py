@@ -26,7 +26,7 @@ from errata.merge import outputs
 from errata.merge.elements import ABSENT
 from errata.merge.multiset import expand_multisets
 from errata.merge.outputs import DecidedBatch
-from errata.merge.policies import NodeTable, count_supporters, decide
+from errata.merge.policies import NodeTable, Outcome, count_supporters, decide
 from errata.merge.row_codes import group_rows
 from errata.merge.statements import Statements, dropped_repeats, last_by_key, read_statements
 from errata.merge.step import MergeCounts, MergeProgress, MergeState, MergeStep
@@ -59,10 +59,10 @@ def _merge_statements(stream: Stream, state: MergeState, said: Statements, progr
     policy = stream.merged.policy
     first = outputs.first_rows(said, state.rows.num_rows)
     outcome = decide(nodes, supporters, progress, policy, _versions(stream, state, said, first))
-    _keep_orphans(said, nodes, outcome.chosen, outcome.end)
+    _keep_orphans(said, nodes, outcome)
     published = np.full(len(nodes.published), ABSENT, dtype=np.int64)
     stands = np.flatnonzero(outcome.end != ABSENT)
-    published[outcome.chosen[stands]] = outcome.end[stands]
+    published[outcome.wanted[stands]] = outcome.end[stands]
     batch = DecidedBatch(stream, state, said, nodes, supporters, outcome, published, first)
     kept = _unfrozen(batch, progress)
     after = outputs.kept_state(batch, kept)
@@ -105,7 +105,8 @@ def _state_after(stream: Stream, state: MergeState, said: Statements) -> NodeTab
         if newest is not None:
             newest[said.node[last]] = said.end[last]
     family = None if said.family is None else said.family.codes
-    return NodeTable(ends, published, said.node_order, said.node_key, said.keys, family, newest)
+    ended = stream.merged.end is not None
+    return NodeTable(ends, published, said.node_order, said.node_key, said.keys, ended, family, newest)
 
 
 def _versions(stream: Stream, state: MergeState, said: Statements, first: np.ndarray) -> pa.ChunkedArray | None:
@@ -121,15 +122,15 @@ def _versions(stream: Stream, state: MergeState, said: Statements, first: np.nda
     return both.take(pa.array(first))
 
 
-def _keep_orphans(said: Statements, nodes: NodeTable, chosen: np.ndarray, end: np.ndarray) -> None:
+def _keep_orphans(said: Statements, nodes: NodeTable, outcome: Outcome) -> None:
     """Rows that are published and that no feed is known to have said stay, until one says something else."""
-    keys = np.flatnonzero((said.orphan >= 0) & (chosen < 0))
+    keys = np.flatnonzero((said.orphan >= 0) & (outcome.chosen < 0))
     if not len(keys):
         return
     spoken = last_by_key(said, np.flatnonzero(said.counts))[keys] >= 0
     keys = keys[~spoken]
-    chosen[keys] = said.orphan[keys]
-    end[keys] = nodes.published[said.orphan[keys]]
+    outcome.wanted[keys] = said.orphan[keys]
+    outcome.end[keys] = nodes.published[said.orphan[keys]]
 
 
 def _unfrozen(batch: DecidedBatch, progress: MergeProgress) -> np.ndarray:

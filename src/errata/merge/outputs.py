@@ -82,7 +82,7 @@ def insert_table(batch: DecidedBatch) -> pa.Table:
     """The new rows of the merged stream."""
     outcome = batch.outcome
     keys = np.flatnonzero((outcome.published < 0) & (outcome.end != ABSENT))
-    nodes = outcome.chosen[keys]
+    nodes = outcome.wanted[keys]
     order = np.argsort(nodes)
     return whole_rows(batch, nodes[order], outcome.end[keys[order]])
 
@@ -94,11 +94,11 @@ def correction_table(batch: DecidedBatch) -> pa.Table:
     standing = outcome.published >= 0
     gone = standing & (outcome.end == ABSENT)
     old_end = np.where(standing, batch.nodes.published[outcome.published], ABSENT) if standing.any() else outcome.end
-    changed = standing & ((outcome.chosen != outcome.published) | (outcome.end != old_end)) | gone
+    changed = standing & ((outcome.wanted != outcome.published) | (outcome.end != old_end)) | gone
     keys = np.flatnonzero(changed)
     if not len(keys):
         return correction_schema(batch.stream).empty_table()
-    nodes = np.where(gone[keys], outcome.published[keys], outcome.chosen[keys])
+    nodes = np.where(gone[keys], outcome.published[keys], outcome.wanted[keys])
     order = np.argsort(nodes)
     keys, nodes = keys[order], nodes[order]
     rows = whole_rows(batch, nodes, np.where(gone[keys], old_end[keys], outcome.end[keys]))

@@ -34,6 +34,8 @@ class NodeTable:
     order: np.ndarray
     key: np.ndarray
     keys: int
+    ended: bool
+    """Whether rows have an end; otherwise they are points."""
     family: np.ndarray | None = None
     """Of R4: the number of each payload without its occurrence. Behind the stable point, one feed decides how often
     it occurs."""
@@ -60,10 +62,12 @@ class Outcome:
 
     chosen: np.ndarray
     """The payload that counts; -1 if no feed has one."""
+    wanted: np.ndarray
+    """The payload that the merged stream should have: the chosen one, but for rows that nobody may change."""
     published: np.ndarray
     """The payload that was published before; -1 if none was."""
     end: np.ndarray
-    """The end of the chosen payload; ABSENT if the merged stream should not have the key."""
+    """The end at which the merged stream should have it; ABSENT if it should not have the key."""
     payloads: np.ndarray
     """How many payloads feeds have."""
     lacking: np.ndarray
@@ -105,6 +109,7 @@ def decide(
         chosen[nodes.key[preferred]] = preferred
     outcome = Outcome(
         chosen=chosen,
+        wanted=chosen.copy(),
         published=published,
         end=np.full(nodes.keys, ABSENT, dtype=np.int64),
         payloads=payloads,
@@ -141,11 +146,23 @@ def _decide_passed(
         ranked = np.where(waits, kept, ranked)
     outcome.end[passed] = ranked
     without = passed[~_has_key(nodes, leader, chosen)]
+    frozen = _frozen_before(nodes, outcome.published[without], progress.before)
+    outcome.wanted[without[frozen]] = outcome.published[without[frozen]]
+    outcome.end[without[frozen]] = nodes.published[outcome.published[without[frozen]]]
+    without = without[~frozen]
     if progress.feeds[leader].complete:
         outcome.lacking[without] = True
         outcome.end[without] = ABSENT
     else:
         outcome.filled[without] = nodes.order[outcome.chosen[without]] >= progress.before
+
+
+def _frozen_before(nodes: NodeTable, published: np.ndarray, before: int) -> np.ndarray:
+    """Whether each of these published payloads (-1: none) was fully frozen before the batch. A feed that has joined
+    since need not have it."""
+    ends = nodes.published[published] if nodes.ended else nodes.order[published]
+    frozen: np.ndarray = (published >= 0) & (ends < before)
+    return frozen
 
 
 def _by_preference(

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from errata.merge.elements import ABSENT, ELEMENT, FEED, OWN_STABLE, SEQ, ElementKind, payload_names
-from errata.merge.filling import FilledElements, fill_adjustments, orphan_rows
+from errata.merge.filling import ChainMarks, FilledElements, fill_adjustments, no_marks, orphan_rows
 from errata.merge.row_codes import RowGroups, group_rows, table_words
 from errata.merge.state import order_values
 from errata.merge.step import MergeProgress, MergeState
@@ -81,15 +81,13 @@ class Statements:
 def read_statements(stream: Stream, state: MergeState, elements: pa.Table, progress: MergeProgress) -> Statements:
     """What the elements say, and which of them count."""
     rows = in_order(elements)
-    barred = np.zeros(rows.num_rows, dtype=bool)
+    marks = no_marks(rows.num_rows)
     while True:
-        filled = fill_adjustments(stream, state, rows, barred)
+        filled = fill_adjustments(stream, state, rows, marks)
         said = _number_rows(stream, state, filled, progress)
         _refuse_contradictions(said, state)
-        wrong = _wrongly_filled_from(said, filled, barred)
-        if not len(wrong):
+        if not _mark_wrong_sources(said, filled, marks):
             return said
-        barred[wrong] = True
 
 
 def in_order(elements: pa.Table) -> pa.Table:
@@ -117,10 +115,14 @@ def _number_rows(stream: Stream, state: MergeState, filled: FilledElements, prog
         passed |= rows[stream.order].is_null().to_numpy()
     behind = passed & ~known[keys.codes[node]]
     family, family_key = _families(stream, firsts)
+    kind = rows[ELEMENT].to_numpy()
+    withdraws = kind == int(ElementKind.WITHDRAW)
+    if stream.merged.end is not None:
+        withdraws |= (kind == int(ElementKind.ADJUST)) & (filled.ends == order[base:]) & ~filled.unknown
     return Statements(
         rows=rows,
         feed=rows[FEED].to_numpy(),
-        withdraws=rows[ELEMENT].to_numpy() == int(ElementKind.WITHDRAW),
+        withdraws=withdraws,
         end=filled.ends,
         node=node,
         node_first=nodes.firsts,
@@ -145,21 +147,26 @@ def _families(stream: Stream, words: dict[str, list[np.ndarray]]) -> tuple[RowGr
     return family, group_rows([word for name in fed.key for word in words[name]]).codes
 
 
-def _wrongly_filled_from(said: Statements, filled: FilledElements, barred: np.ndarray) -> np.ndarray:
-    """Elements that do not count, and from which later ones of their chains have been filled. Of those that are
-    refused, only the first of each chain: whether the next ones are depends on it."""
+def _mark_wrong_sources(said: Statements, filled: FilledElements, marks: ChainMarks) -> bool:
+    """Mark elements from which later ones of their chains have been filled, and should not; whether there are any.
+
+    What comes of an element may depend on the marked ones before it, so that only the first of each chain is marked;
+    but whole elements are behind in any case."""
     if filled.chain is None or not filled.partial.any():
-        return np.empty(0, dtype=np.int64)
-    refused = np.flatnonzero((said.refused > NEVER_INSERTED) & ~barred)
-    _, first = np.unique(filled.chain[refused], return_index=True)
-    passed = np.flatnonzero(said.behind & ~barred)
-    wrong = np.concatenate([refused[first], passed])
-    partial = np.flatnonzero(filled.partial)[::-1]
-    concerned, last = np.unique(filled.chain[partial], return_index=True)
-    at = np.minimum(np.searchsorted(concerned, filled.chain[wrong]), len(concerned) - 1)
-    used = (concerned[at] == filled.chain[wrong]) & (partial[last][at] > wrong)
-    found: np.ndarray = wrong[used]
-    return found
+        return False
+    partial = np.flatnonzero(filled.partial)
+    last = np.full(int(filled.chain.max()) + 1, -1, dtype=np.int64)
+    last[filled.chain[partial]] = partial
+    used = (last[filled.chain] > np.arange(len(filled.chain))) & ~marks.barred
+    refused = used & ((said.refused > NEVER_INSERTED) | said.behind)
+    ended = used & said.withdraws & (said.rows[ELEMENT].to_numpy() == int(ElementKind.ADJUST)) & ~refused & ~marks.ended
+    wrong = np.flatnonzero(refused | ended)
+    _, first = np.unique(filled.chain[wrong], return_index=True)
+    firsts = wrong[first]
+    marks.barred[firsts[refused[firsts]]] = True
+    marks.ended[firsts[ended[firsts]]] = True
+    marks.barred[used & said.behind & ~filled.partial] = True
+    return len(wrong) > 0
 
 
 def dropped_repeats(behind: np.ndarray, rows: pa.Table, progress: MergeProgress) -> np.ndarray:
