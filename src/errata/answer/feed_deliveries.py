@@ -4,8 +4,8 @@ What a query has changed since the last delivery becomes one file of rows, `STRE
 the warehouse, which is ingested like any file of a feed and then removed: `errata changes` reads the same again.
 
 The batch is named after the feed, the query, and the range of commits that it delivers, so that the ledger knows where
-the next delivery begins. A kill before the commit of the batch leaves a file that the next delivery removes, and one
-after it nothing to do. Takes the memory of one range of the changelog, and no session.
+the next delivery begins. A kill may leave the file, which the next delivery removes, or vacuum. Takes the memory of one
+range of the changelog, and no session.
 """
 
 from __future__ import annotations

@@ -166,12 +166,17 @@ class RevisionResolver:
         return wrong
 
 
-def verdict_if_absent(said: RevisionFlags, identities: pa.Table, stable: int | None, aged_to: int) -> np.ndarray:
-    """The verdict for each revision if no row has its key when its turn comes."""
+def verdict_if_absent(
+    said: RevisionFlags, identities: pa.Table, stable: int | None, aged_to: int, *, merged: bool = False
+) -> np.ndarray:
+    """The verdict for each revision if no row has its key when its turn comes. `merged`: several feeds may say that a
+    row does not exist, and the second one repeats the first."""
     known = np.asarray(identities[PLACE].is_valid())
     place = identities[PLACE].fill_null(LOWEST).to_numpy()
     aged = known & (place < aged_to)
     outcome = np.full(len(place), Verdict.MISSING, dtype=np.uint8)
+    if merged:
+        outcome[said.deletes] = Verdict.DROPPED
     outcome[aged] = Verdict.AGED
     outcome[known & (stable is None or place >= stable)] = Verdict.WAITING
     outcome[said.inserts] = np.where(aged[said.inserts], Verdict.AGED, Verdict.INSERTED)
@@ -261,7 +266,7 @@ def resolve_revisions(
     versions = RowVersions.of(stream, revisions, live, said)
     course = RevisionResolver(stream, said, versions, keys, own, new)
     behind = LOWEST if aged_to is None else aged_to
-    absent = verdict_if_absent(said, mine, stable, behind)
+    absent = verdict_if_absent(said, mine, stable, behind, merged=not stream.merged.is_empty)
     for index in _round_pieces(decision_rounds(own, new)):
         course.decide(index, absent, behind)
     applied = np.flatnonzero(course.outcome <= Verdict.DELETED)
