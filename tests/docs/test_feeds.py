@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 import errata
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "feeds"
-PROGRAMS = ("high_availability", "congestion", "jump_start")
+PROGRAMS = ("high_availability", "congestion", "jump_start", "cut_over")
 A_MINUTE = 300
 """Quotes of a minute."""
 
@@ -64,3 +65,31 @@ def test_the_first_answer_is_right_at_once(program: Callable[[str], ModuleType])
     assert rows == (len(example.STORED) + 5) * A_MINUTE
     assert [each.until for each in answers] == [f"10:{minute:02}" for minute in range(10)]
     assert [each.quotes for each in answers] == [each.written for each in answers] == [3_600] * 10
+
+
+def test_a_reader_does_not_notice_the_cut_over(program: Callable[[str], ModuleType]) -> None:
+    example = program("cut_over")
+    with errata.open(example.HERE) as project:
+        minutes = list(example.run_minutes(project))
+        found = project.results("two_minutes").to_pylist()
+        highs = project.scan("highs").to_pylist()
+    # An answer comes when its minute has closed, which the slack puts off to the next minute.
+    assert [each.answers for each in minutes] == [5 * number for number in range(9)]
+    assert [each.feeding for each in minutes] == ["old"] * 3 + ["old, new"] * 3 + ["new"] * 3
+    assert {each.corrected for each in minutes} == {0}
+    market = import_module("market")
+    right = [_highest(market.minute_of_quotes(minute).to_pylist()) for minute in range(8)]
+    assert [row["highest"] for row in highs] == [high for each in right for high in each.values()]
+    assert {row["ticks"] for row in highs} == {60}
+    assert len(found) == 3 * 5
+    for row in found:
+        first = 2 * ((row["window_start"] - market.OPENING).seconds // 120)
+        assert row["highest"] == max(right[first][row["symbol"]], right[first + 1][row["symbol"]])
+        assert row["ticks"] == 120
+
+
+def _highest(quotes: list[dict[str, Any]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for each in sorted(quotes, key=lambda each: each["symbol"]):
+        found[each["symbol"]] = max(each["price"], found.get(each["symbol"], 0.0))
+    return found
