@@ -57,12 +57,12 @@ class LedgerEntry:
 
 
 def overlap_findings(patient: InspectedArchive, base: Iterable[Bucket]) -> Iterator[Finding]:
-    """Buckets of one batch do not overlap, nor do live pieces of a clustered table."""
-    batches: defaultdict[int, list[Bucket]] = defaultdict(list)
+    """Buckets of one batch that came in one commit do not overlap, nor do live pieces of a clustered table."""
+    batches: defaultdict[tuple[int, int], list[Bucket]] = defaultdict(list)
     clustered = []
     for bucket in base:
         if bucket.batch_no is not None and bucket.layout is not Layout.PLAIN:
-            batches[bucket.batch_no].append(bucket)
+            batches[bucket.batch_no, bucket.added_in].append(bucket)
         if bucket.layout is Layout.CLUSTERED and bucket.removed_in is None:
             clustered.append(bucket)
     for found in batches.values():
