@@ -141,20 +141,19 @@ def _decide_passed(
         stands = np.where(outcome.published[passed] >= 0, ranked, ABSENT)
         outcome.end[passed] = np.where(kept != ABSENT, kept, stands)
         return
+    lacks = ~_has_key(nodes, leader, chosen)
+    frozen = (lacks | (ranked == ABSENT)) & _frozen_before(nodes, outcome.published[passed], progress.before)
+    lacking = lacks & ~frozen & progress.feeds[leader].complete
+    filled = lacks & ~frozen & ~lacking & (ranked != ABSENT)
     if policy.emit in WAITING:
         waits = (kept != ABSENT) & (kept >= progress.stable) & (ranked >= progress.stable)
         ranked = np.where(waits, kept, ranked)
-    outcome.end[passed] = ranked
-    without = passed[~_has_key(nodes, leader, chosen)]
-    frozen = _frozen_before(nodes, outcome.published[without], progress.before)
-    outcome.wanted[without[frozen]] = outcome.published[without[frozen]]
-    outcome.end[without[frozen]] = nodes.published[outcome.published[without[frozen]]]
-    without = without[~frozen]
-    if progress.feeds[leader].complete:
-        outcome.lacking[without] = True
-        outcome.end[without] = ABSENT
-    else:
-        outcome.filled[without] = nodes.order[outcome.chosen[without]] >= progress.before
+    stays = passed[frozen]
+    outcome.wanted[stays] = outcome.published[stays]
+    ranked[frozen] = nodes.published[outcome.published[stays]]
+    outcome.end[passed] = np.where(lacking, ABSENT, ranked)
+    outcome.lacking[passed] = lacking
+    outcome.filled[passed] = filled & (nodes.order[chosen] >= progress.before)
 
 
 def _frozen_before(nodes: NodeTable, published: np.ndarray, before: int) -> np.ndarray:
