@@ -60,6 +60,8 @@ class EndCounts:
     """They ascend; and the ends, within each chain."""
     end: np.ndarray
     count: np.ndarray
+    begins: np.ndarray
+    """For each number of a chain where its ends begin; the next one is where they end."""
     row: np.ndarray
     """The number of each payload and end, whichever feed has it."""
     most: np.ndarray
@@ -135,6 +137,7 @@ def count_ends(state: MergeState, batch: FedBatch) -> EndCounts:
         chain=chains[firsts],
         end=ends[firsts],
         count=count,
+        begins=np.concatenate([[0], np.cumsum(np.bincount(chains[firsts], minlength=len(touched)))]),
         row=rows.codes,
         most=most,
         of_element=codes[had : had + len(chain)],

@@ -32,7 +32,7 @@ from errata.merge.elements import (
 from errata.merge.fed_batch import UNKNOWN, EndCounts, FedBatch, count_ends, read_fed_batch
 from errata.merge.occurrences import occurrence_elements
 from errata.merge.outputs import behind_table, merged_counts, refused_table
-from errata.merge.row_codes import stable_order
+from errata.merge.row_codes import run_starts, stable_order, whole_values
 from errata.merge.statements import CHANGES, COUNTS, INSERTS, WITHDRAWS, dropped_repeats
 from errata.merge.step import MergeProgress, MergeState
 from errata.model.stream import Stream
@@ -74,7 +74,7 @@ def expand_multisets(
 def _take_elements(batch: FedBatch, counts: EndCounts, counted: np.ndarray, repeats: np.ndarray) -> None:
     """Change the counts by these elements; mark those that repeat, and those that are refused."""
     chain = batch.chain
-    stable = batch.rows[OWN_STABLE].fill_null(LOWEST).to_numpy()
+    stable = whole_values(batch.rows[OWN_STABLE], LOWEST)
     intricate = (batch.kind != int(ElementKind.INSERT)) | (stable > batch.order[batch.node])
     slow = np.zeros(batch.payloads.count * batch.feeds, dtype=bool)
     slow[chain[counted[intricate[counted]]]] = True
@@ -85,8 +85,7 @@ def _take_elements(batch: FedBatch, counts: EndCounts, counted: np.ndarray, repe
     if not len(element):
         return
     element = element[stable_order(chain[element])]
-    begins = np.searchsorted(chain[element], chain[element])
-    depth = np.arange(len(element)) - begins
+    depth = np.arange(len(element)) - run_starts(chain[element])
     by_depth = stable_order(depth)
     cuts = np.searchsorted(depth[by_depth], np.arange(int(depth.max()) + 2))
     for low, high in pairwise(cuts):
@@ -101,7 +100,7 @@ def _mark_repeats(counts: EndCounts, inserts: np.ndarray, repeats: np.ndarray) -
     pair = counts.of_element[inserts]
     order = stable_order(pair)
     nth = np.empty(len(inserts), dtype=np.int64)
-    nth[order] = np.arange(len(inserts)) - np.searchsorted(pair[order], pair[order])
+    nth[order] = np.arange(len(inserts)) - run_starts(pair[order])
     nth += counts.count[pair] + 1
     row = counts.row[pair]
     order = stable_order(row)
@@ -144,7 +143,7 @@ def _targets(batch: FedBatch, counts: EndCounts, element: np.ndarray) -> np.ndar
     has it; the one that it gives; else the greatest that the feed has. -1 if the feed has none."""
     own, claimed = counts.of_element[element], counts.of_old[element]
     chain = batch.chain[element]
-    low, high = np.searchsorted(counts.chain, chain), np.searchsorted(counts.chain, chain, side="right")
+    low, high = counts.begins[chain], counts.begins[chain + 1]
     target = np.full(len(element), UNKNOWN, dtype=np.int64)
     lengths = high - low
     at = np.repeat(low - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))

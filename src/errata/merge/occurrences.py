@@ -26,7 +26,7 @@ from errata.merge.elements import (
 )
 from errata.merge.fed_batch import EndCounts, FedBatch
 from errata.merge.filling import end_column
-from errata.merge.row_codes import stable_order
+from errata.merge.row_codes import run_starts, stable_order
 from errata.merge.step import MergeState
 from errata.model.stream import Stream
 from errata.model.time import LOWEST
@@ -51,7 +51,7 @@ def occurrence_elements(
     standing = np.flatnonzero(counts.count)
     chain = np.repeat(counts.chain[standing], counts.count[standing])
     end = np.repeat(counts.end[standing], counts.count[standing])
-    occurrence = np.arange(len(chain)) - np.searchsorted(chain, chain)
+    occurrence = np.arange(len(chain)) - run_starts(chain)
     now = np.bincount(chain, minlength=batch.payloads.count * batch.feeds)
     slots = _slots(stream, state, batch, now)
     before = np.full(len(chain), ABSENT, dtype=np.int64)
@@ -80,7 +80,7 @@ def _slots(stream: Stream, state: MergeState, batch: FedBatch, now: np.ndarray) 
     new = np.maximum(most - counts, 0)
     by_key = stable_order(batch.key)
     before = np.cumsum(new[by_key]) - new[by_key]
-    first_of_key = np.searchsorted(batch.key[by_key], batch.key[by_key])
+    first_of_key = run_starts(batch.key[by_key])
     next_number = np.empty(count, dtype=np.int64)
     next_number[by_key] = used[batch.key[by_key]] + before - before[first_of_key]
     return _Slots(rows, begins, counts, next_number)

@@ -63,7 +63,10 @@ def table_words(rows: pa.Table, names: Sequence[str]) -> list[np.ndarray]:
 
 def _text_words(column: pa.ChunkedArray) -> np.ndarray:
     encoded = column.dictionary_encode()
-    parts = [chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False) for chunk in encoded.chunks]
+    parts = [
+        (chunk.indices.fill_null(-1) if chunk.null_count else chunk.indices).to_numpy(zero_copy_only=False)
+        for chunk in encoded.chunks
+    ]
     return _joined(parts)
 
 
@@ -88,7 +91,7 @@ def _decimal_words(column: pa.ChunkedArray) -> list[np.ndarray]:
 def _whole_words(column: pa.ChunkedArray) -> np.ndarray:
     width = column.type.bit_width
     whole = column.cast(pa.int32() if width == 32 else pa.int64()) if not pa.types.is_integer(column.type) else column
-    words: np.ndarray = whole.fill_null(0).to_numpy().astype(np.int64, copy=False)
+    words: np.ndarray = (whole.fill_null(0) if whole.null_count else whole).to_numpy().astype(np.int64, copy=False)
     return words
 
 
@@ -165,6 +168,20 @@ def stable_order(codes: np.ndarray) -> np.ndarray:
     packed.sort()
     order: np.ndarray = packed & ((1 << bits) - 1)
     return order
+
+
+def run_starts(codes: np.ndarray) -> np.ndarray:
+    """For each of these codes, in which equal ones are neighbours, the place where its run of equal ones begins."""
+    places = np.arange(len(codes))
+    places[1:][codes[1:] == codes[:-1]] = 0
+    starts: np.ndarray = np.maximum.accumulate(places)
+    return starts
+
+
+def whole_values(column: pa.ChunkedArray, instead: int) -> np.ndarray:
+    """The values of a column of 64-bit integers, with this one instead of NULL."""
+    values: np.ndarray = (pc.fill_null(column, instead) if column.null_count else column).to_numpy()
+    return values
 
 
 def _unlike_before(words: Sequence[np.ndarray], order: np.ndarray) -> np.ndarray:

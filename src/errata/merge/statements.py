@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from errata.merge.elements import ABSENT, ELEMENT, FEED, OWN_STABLE, SEQ, ElementKind, payload_names
 from errata.merge.filling import ChainMarks, FilledElements, fill_adjustments, no_marks, orphan_rows
-from errata.merge.row_codes import RowGroups, group_rows, table_words
+from errata.merge.row_codes import RowGroups, group_rows, table_words, whole_values
 from errata.merge.state import order_values
 from errata.merge.step import MergeProgress, MergeState
 from errata.model.stream import Stream
@@ -199,7 +199,7 @@ class _Standing:
 
 def _refuse_contradictions(said: Statements, state: MergeState) -> None:
     """Mark the elements that change what their own feed had said to be stable, in `said.refused`."""
-    stable = said.rows[OWN_STABLE].fill_null(LOWEST).to_numpy()
+    stable = whole_values(said.rows[OWN_STABLE], LOWEST)
     if not np.any(stable > LOWEST):
         return
     eligible = said.counts
