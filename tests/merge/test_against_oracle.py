@@ -158,11 +158,15 @@ def run_case(seed: int, stream: Stream) -> None:
 
 @pytest.mark.parametrize(
     ("stream", "cases"),
-    [(POINTS, CASES // 3), (SPANS, CASES // 3), (ORDERS, CASES // 3), (COPIES, CASES)],
-    ids=["points", "spans", "orders", "copies"],
+    [
+        *((each, CASES // 3) for each in (POINTS, SPANS, ORDERS)),
+        (COPIES, CASES),
+        *(pytest.param(each, 10 * CASES, marks=pytest.mark.long) for each in (POINTS, SPANS, ORDERS, COPIES)),
+    ],
+    ids=["points", "spans", "orders", "copies", "points long", "spans long", "orders long", "copies long"],
 )
 def test_anything_is_merged_as_the_oracle_says(stream: Stream, cases: int) -> None:
-    for seed in seeds(f"chaos {stream.key} {stream.names}", cases):
+    for seed in seeds(f"chaos {stream.key} {stream.names} {cases}", cases):
         try:
             run_case(seed, stream)
         except AssertionError as error:

@@ -109,9 +109,10 @@ def said_in_order(
     return said
 
 
+@pytest.mark.parametrize("cases", [CASES, pytest.param(10 * CASES, marks=pytest.mark.long)])
 @pytest.mark.parametrize("algorithm", SORTED)
-def test_feeds_that_keep_their_guarantees_are_merged_as_by_the_oracle(algorithm: MergeAlgorithm) -> None:
-    for seed in seeds(f"ordered {algorithm}", CASES):
+def test_feeds_that_keep_their_guarantees_are_merged_as_by_the_oracle(algorithm: MergeAlgorithm, cases: int) -> None:
+    for seed in seeds(f"ordered {algorithm} {cases}", cases):
         chance = random.Random(seed)
         rows = some_rows(chance, algorithm)
         marked = chance.random() < 0.5

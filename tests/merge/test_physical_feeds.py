@@ -5,16 +5,18 @@ its inputs (theorem 1)."""
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
+
+import pytest
 
 from errata.merge.elements import OPEN
 from errata.merge.progress import FeedStanding, attach, detach
 from errata.model.feed import EmitPolicy, MergeAlgorithm, MergePolicy
 from errata.model.time import LOWEST
 from fixtures.chance import seeds
-from fixtures.merges import FEED_NAMES, MergedStream, Standings, merged_stream, outcome_of, stream_of
-from fixtures.oracle.merging import MergeOracle, Said
+from fixtures.merges import COPIES, FEED_NAMES, MergedStream, Standings, merged_stream, outcome_of, stream_of
+from fixtures.oracle.merging import MergeOracle, MultisetOracle, Said
 from fixtures.oracle.temporal import (
     Adjust,
     Element,
@@ -119,7 +121,7 @@ class Case:
             self.standings.feeds[number] = standing
             faults = some_faults(self.chance)
             begins = -inf if standing.joins_at == LOWEST else standing.joins_at
-            self.feeds.append(Arriving(physical_feed(self.chance, self.table, faults, begins)))
+            self.feeds.append(Arriving(physical_feed(self.chance, self.table.items(), faults, begins)))
         if len(self.feeds) > 1 and self.chance.random() < 0.05:
             number = self.chance.randrange(1, len(self.feeds))
             self.feeds[number].attached = False
@@ -145,7 +147,7 @@ def run_case(seed: int) -> Case:
     table = some_table(chance, chance.randrange(1, 12))
     count = chance.randrange(1, 4)
     policy = MergePolicy(emit=chance.choice(list(EmitPolicy)), quorum=chance.choice((1, 1, min(2, count))))
-    feeds = [Arriving(physical_feed(chance, table, some_faults(chance))) for _ in range(count)]
+    feeds = [Arriving(physical_feed(chance, table.items(), some_faults(chance))) for _ in range(count)]
     case = Case(chance, table, policy, feeds)
     for _ in range(chance.randrange(8)):
         case.take_batch()
@@ -174,9 +176,96 @@ def check_equivalent(case: Case) -> None:
         assert stables <= sum(isinstance(each, Stable) for feed in case.feeds for each in feed.elements)
 
 
-def test_physical_streams_are_merged_to_their_table() -> None:
-    for seed in seeds("physical", CASES):
+@pytest.mark.parametrize("cases", [CASES, pytest.param(10 * CASES, marks=pytest.mark.long)])
+def test_physical_streams_are_merged_to_their_table(cases: int) -> None:
+    for seed in seeds(f"physical {cases}", cases):
         try:
             check_equivalent(run_case(seed))
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+
+
+# Rows that repeat.
+
+
+def run_copies(seed: int) -> None:
+    """Events that are there several times, R4: with the leader's stable point, the output has its fully frozen events,
+    and as many half frozen ones of each start (section III-D, the end)."""
+    chance = random.Random(seed)
+    events = [
+        each for each in some_table(chance, chance.randrange(1, 7), 8).items() for _ in range(chance.randrange(1, 3))
+    ]
+    events = [(event, chance.choice((end, end, event[1] + chance.randrange(1, 12)))) for event, end in events]
+    count = chance.randrange(1, 4)
+    emit = chance.choice([each for each in EmitPolicy if each is not EmitPolicy.EVERY])
+    stream = merged_stream(COPIES, len(FEED_NAMES), MergePolicy(emit=emit))
+    product, oracle = MergedStream(stream, MergeAlgorithm.R4), MultisetOracle(stream)
+    faults = [replace(some_faults(chance), repeated=0.0) for _ in range(count)]
+    feeds = [Arriving(physical_feed(chance, events, each)) for each in faults]
+    standings = Standings(
+        [FeedStanding(name, complete=True, attached=number < count) for number, name in enumerate(FEED_NAMES)]
+    )
+    batches = chance.randrange(6)
+    for batch in range(batches + 1):
+        said: list[Said] = []
+        for number, feed in enumerate(feeds):
+            said += feed.next(chance, number)
+            while batch == batches and feed.come < len(feed.elements):
+                said += feed.next(chance, number)
+        progress = standings.advance({number: feed.mark for number, feed in enumerate(feeds)})
+        expected = oracle.merge(said, progress)
+        found = outcome_of(stream, product.merge(said, progress))
+        assert (found.inserts, found.replaced, found.deleted, found.refused) == (
+            expected.inserts,
+            expected.replaced,
+            expected.deleted,
+            [],
+        ), said
+        if progress.leader is not None and progress.stable > LOWEST:
+            said_by_leader = _ends_said(feeds[progress.leader].elements[: feeds[progress.leader].come])
+            assert _frozen(_ends_of(product), progress.stable) == _frozen(said_by_leader, progress.stable), said
+    whole: dict[Event, list[float]] = {}
+    for event, end in events:
+        whole.setdefault(event, []).append(end)
+    assert _ends_of(product) == {event: sorted(ends) for event, ends in whole.items()}
+
+
+def _ends_of(product: MergedStream) -> dict[Event, list[float]]:
+    """The ends of each event, as they are published."""
+    ends: dict[Event, list[float]] = {}
+    for (symbol, at, _), row in product.rows().items():
+        ends.setdefault((symbol, at), []).append(_end(row.end))
+    return {event: sorted(each) for event, each in ends.items()}
+
+
+def _ends_said(elements: list[Element]) -> dict[Event, list[float]]:
+    """The ends of each event, as a feed says."""
+    ends: dict[Event, list[float]] = {}
+    for element in elements:
+        if isinstance(element, Stable):
+            continue
+        mine = ends.setdefault((element.payload, element.start), [])
+        if isinstance(element, Adjust):
+            assert element.old is not None
+            mine.remove(element.old)
+        if element.end != element.start:
+            mine.append(element.end)
+    return ends
+
+
+def _frozen(ends: dict[Event, list[float]], stable: int) -> dict[Event, tuple[list[float], int]]:
+    """Of each event the fully frozen ends, and how many half frozen ones there are."""
+    return {
+        event: (sorted(end for end in mine if end < stable), sum(end >= stable for end in mine))
+        for event, mine in ends.items()
+        if event[1] < stable and mine
+    }
+
+
+@pytest.mark.parametrize("cases", [CASES, pytest.param(10 * CASES, marks=pytest.mark.long)])
+def test_rows_that_repeat_are_merged_to_their_table(cases: int) -> None:
+    for seed in seeds(f"copies {cases}", cases):
+        try:
+            run_copies(seed)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
