@@ -1,4 +1,5 @@
-"""Assets of Airflow: each stream and each query is one, and each commit that changes it is an event.
+"""Assets of Airflow: each stream, each query and each feed of a merged stream is one, and each commit that changes it,
+or takes something of the feed in, is an event.
 
 The commits of a task are found in the catalog, which records who made them, and not in the job's output. So events are
 complete wherever the job ran and however it ended.
@@ -20,7 +21,7 @@ MOVED = AssetAlias(name="errata", group="errata")
 
 
 def asset(project: str, kind: str, name: str) -> Asset:
-    """The asset of a stream or a query (`streams`, `queries`), on which other DAGs can be scheduled."""
+    """The asset of a stream, query or feed (`streams`, `queries`, `feeds`), on which other DAGs can be scheduled."""
     uri = f"errata://{quote(project, safe='')}/{kind}/{quote(name, safe='')}"
     return Asset(name=f"{project}.{name}", uri=uri, group="errata")
 

@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 
 
 def lineage(project: str, moved: Iterable[AssetChange]) -> OperatorLineage[Any, Any]:
-    """The streams and queries that a job's commits changed, with row counts, and the inputs of these queries."""
+    """The streams and queries that a job's commits changed, with row counts, the inputs of these queries and the feeds
+    of these streams."""
     found = list(moved)
     namespace = f"errata://{quote(project, safe='')}"
     rows: dict[str, int] = {}
     for each in found:
+        if each.kind == "feeds":  # it is read; the stream that it is merged into names it
+            continue
         name = f"{each.kind}/{each.name}"
         rows[name] = rows.get(name, 0) + each.rows
     outputs = [

@@ -7,10 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from errata.archive.ingest.landing import find_landed
+from errata.catalog import streams
+from errata.catalog.feed_commits import attach_feed, detach_feed, trust_feed
+from errata.declare.feeds import parse_joining
 from errata.declare.site import open_site
 from errata.errors import UsageError, unknown_name_error
+from errata.model.commit import Cause
 from errata.model.time import format_instant, parse_event_time, to_micros
 from errata.psoup.due import due_matching
+from errata.read.feeds import FEED_CHANGES, change_text
 from errata.read.status import QueryStatus, query_statuses
 
 SHOWN = 3
@@ -60,6 +65,30 @@ def matching_jobs(project: Path, stream: str | None) -> list[dict[str, Any]]:
     if not due:
         return []
     return [{"about": job_arguments(due.streams)["about"] or "views", "arguments": []}]
+
+
+def cause_of(context: Mapping[str, Any]) -> Cause:
+    """What a commit of a task says of its making."""
+    ti = context["ti"]
+    return Cause("", dag_id=ti.dag_id, run_id=ti.run_id, task_id=ti.task_id, try_number=ti.try_number)
+
+
+def change_feed(project: Path, params: Mapping[str, Any], cause: Cause) -> str:
+    """Attach, detach or trust a feed, as the form says; what was done, in words."""
+    stream, feed, what, since = (params[name] for name in ("stream", "feed", "what", "since"))
+    if since and what != "attach":
+        raise UsageError(
+            f"a time is given to {what} a feed", how="leave From empty; only a feed that is attached has it"
+        )
+    with open_site(project, cause) as site:
+        made = site.caused_by("feeds")
+        if what == "attach":
+            timed = streams.stream_state(site.catalog, stream).stream.timed
+            starts_at = parse_joining(since, timed) if since else None
+            commit_id = attach_feed(site.catalog, stream, feed, made, starts_at)
+        else:
+            commit_id = (detach_feed if what == "detach" else trust_feed)(site.catalog, stream, feed, made)
+    return change_text(stream, feed, FEED_CHANGES[what], commit_id)
 
 
 def interval_of(context: Mapping[str, Any]) -> tuple[str, str] | None:

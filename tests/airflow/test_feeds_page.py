@@ -51,12 +51,12 @@ def test_feeds_that_have_said_nothing_are_shown_as_declared(client: TestClient, 
 def test_feeds_are_shown_side_by_side_with_what_is_amiss(client: TestClient, project: Path) -> None:
     stand_merged()
     text = seen(client)
-    assert "merged by R3 ; nyse leads since commit 3, after 1 switch; stable up to 2026-11-18 12:00:00" in text
+    assert "merged by R3 ; nyse leads since commit 6, after 1 switch; stable up to 2026-11-18 12:00:00" in text
     assert "nyse leads order ordered, ties fixed, inserts only 2026-11-18 12:00:00 —" in text
     assert "mirror follows missing no guarantees 2026-11-18 11:00:00 1 h 0 min" in text
     assert "commit 2 50 40 9 1 0 third suspect" in text
     assert "broken quotes: feed nyse broke order: ordered : at 10:04 after 10:07 (nyse.csv:12)" in text
-    assert "suspect third since commit 3: quotes.csv:4 adjusts what it had said to be stable." in text
+    assert "suspect third since commit 6: quotes.csv:4 adjusts what it had said to be stable." in text
     assert "errata feeds trust quotes third" in text
     assert "symbol IBM at 2026-11-18T11:00:00.000000 nyse price 10.5 leader nyse.csv:3 2 mirror price 10.6" in text
     assert "XYZ" not in text, "they agree again"

@@ -38,7 +38,7 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_every_dag_file_is_read_without_an_error_and_can_be_stored(dags: dict[str, Any]) -> None:
     assert dags["errors"] == {}
-    assert set(dags["dags"]) == {"append", "revisions", "replay", "materialise", *MAINTENANCE}
+    assert set(dags["dags"]) == {"append", "feeds", "revisions", "replay", "materialise", *MAINTENANCE}
     assert len(dags["serialised"]) == len(dags["dags"])
 
 
@@ -151,6 +151,14 @@ def test_a_backfill_of_the_replay_stands_for_one_interval_a_run(dags: dict[str, 
     assert [[each[:10] for each in interval] for interval in dags["backfill"]] == days
     assert dags["alone"] == "None", "by itself it never runs"
     assert dags["dags"]["replay"]["max_active_runs"] == 3
+
+
+def test_feeds_are_changed_by_hand_alone(dags: dict[str, Any]) -> None:
+    feeds = dags["dags"]["feeds"]
+    assert feeds["max_active_runs"] == 1
+    assert {name: each["kind"] == "ErrataJob" for name, each in feeds["tasks"].items()} == {"change": False}
+    assert feeds["tasks"]["change"]["retries"] == 3
+    assert "NullTimetable" in str(feeds["timetable"])
 
 
 def test_reading_dags_touches_no_catalog_no_spark_and_no_declarations(dags: dict[str, Any]) -> None:

@@ -341,7 +341,7 @@ def test_what_a_task_has_done(client: TestClient, place: Looked) -> None:
 def test_wrong_names_get_a_page_that_helps(client: TestClient, place: Looked, path: str, said: str) -> None:
     text = seen(client, path, 404)
     assert said in text
-    assert "Overview Streams Reduced archives Corrections" in text
+    assert "Overview Streams Merged feeds Reduced archives Corrections" in text
 
 
 def test_a_catalog_that_is_away_is_said_without_a_traceback(

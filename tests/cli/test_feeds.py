@@ -9,10 +9,13 @@ from unittest.mock import ANY
 
 import pytest
 
+from errata.catalog.feeds import FeedChange, FeedState, MergeRecord
 from errata.declare.site import open_site
+from errata.model.feed import MergeAlgorithm
+from errata.model.time import HOUR
 from errata.read.overview import project_overview
 from fixtures.commands import Done, Errata
-from fixtures.merged_feeds import stand_merged, write_project
+from fixtures.merged_feeds import NOON, stand, stand_merged, take_in_batches, write_project
 
 
 @pytest.fixture
@@ -54,7 +57,7 @@ def test_feeds_are_shown_side_by_side(errata: Errata, merged: Path) -> None:
     ]
     mirror = found["mirror"]
     assert [mirror[name] for name in ("lag", "repeats", "filled", "late", "overruled")] == [3_600_000_000, 40, 9, 2, 1]
-    assert (found["third"]["suspect_in"], found["third"]["refused"]) == (3, 1)
+    assert (found["third"]["suspect_in"], found["third"]["refused"]) == (6, 1)
     assert found["nyse"]["stable"] == "2026-11-18T12:00:00.000000"
     assert found["nyse"]["guarantees"] == ["order ordered", "ties fixed", "inserts only"]
     told = rows(errata("feeds", "ls", "quotes", "--format", "csv"))
@@ -73,7 +76,7 @@ def test_the_table_says_below_how_feeds_are_merged_and_what_to_do(errata: Errata
     assert mirror.split()[-3:] == ["1", "no", "guarantees"]
     assert done.err.splitlines() == [
         "quotes: merged by R3 since commit 2: feed mirror may adjust rows",
-        "quotes: nyse leads since commit 3, 1 switch so far; quorum 2 of 3 feeds",
+        "quotes: nyse leads since commit 6, 1 switch so far; quorum 2 of 3 feeds",
         "quotes: feed nyse broke `order: ordered`: at 10:04 after 10:07 (nyse.csv:12); it is merged without it "
         "until it is declared anew",
         "feed third of quotes is suspect: quotes.csv:4 adjusts what it had said to be stable: errata feeds trust "
@@ -91,7 +94,7 @@ def test_the_status_tells_who_leads_and_what_is_amiss(errata: Errata, merged: Pa
         "reason": "feed mirror may adjust rows",
         "stable": "2026-11-18T12:00:00.000000",
         "leader": "nyse",
-        "leader_since": 3,
+        "leader_since": 6,
         "switches": 1,
         "quorum": 2,
         "counting": 2,
@@ -116,6 +119,23 @@ def test_the_status_tells_who_leads_and_what_is_amiss(errata: Errata, merged: Pa
     ]
 
 
+def test_a_feed_is_missing_once_each_other_could_have_had_its_turn(errata: Errata, declared: Path) -> None:
+    heard = [FeedState(name, number, stable=NOON, last_commit=2) for number, name in enumerate(("nyse", "third"))]
+    behind = FeedState("mirror", 1, stable=NOON - HOUR, last_commit=2)
+    stand(FeedChange([*heard, behind], MergeRecord(MergeAlgorithm.R3, "gaps", NOON, "nyse")))
+
+    def missing() -> list[str]:
+        found = records(errata("feeds", "ls", "--format", "json"))
+        return [str(each["feed"]) for each in found if each["missing"]]
+
+    for number in range(3):
+        assert missing() == [], number
+        take_in_batches(1, f"batch {number}")
+    assert missing() == ["mirror"]
+    assert errata("feeds", "detach", "quotes", "mirror").code == 0
+    assert missing() == []
+
+
 def test_nothing_has_been_merged_yet(errata: Errata, declared: Path) -> None:
     found = records(errata("feeds", "ls", "--format", "json"))
     assert [each["role"] for each in found] == ["not heard yet"] * 3
@@ -137,8 +157,8 @@ def test_what_feeds_say_differently_is_shown_with_its_place(errata: Errata, merg
     assert [(each["feed"], each["resolved_in"]) for each in every] == [
         ("nyse", ""),
         ("mirror", ""),
-        ("nyse", "3"),
-        ("mirror", "3"),
+        ("nyse", "6"),
+        ("mirror", "6"),
     ]
 
 
@@ -161,8 +181,8 @@ def test_explain_tells_the_algorithm_and_why(errata: Errata, declared: Path) -> 
         "stream quotes: 3 feeds, merged by symbol, at",
         "",
         "algorithm R3: remembers the rows that are not frozen, each once, with a number for each feed",
-        "  why: feed nyse, mirror, third may have gaps; feed mirror, third may adjust rows; feed mirror, third is not "
-        "ordered by at",
+        "  why: feeds nyse, mirror, third may have gaps; feeds mirror, third may adjust rows; feeds mirror, third may "
+        "come in any order",
         "",
         "policy: emit first, disagreement leader, quorum 2",
         "  a row is published when the first feed has it",
@@ -203,7 +223,7 @@ def test_a_key_is_told_with_what_feeds_said_differently_about_it(errata: Errata,
         "policy leader"
     ]
     assert notes("XYZ") == [
-        "feeds disagreed from commit 2 to 3: nyse price=10.5 (counts, nyse.csv:3); mirror price=11.0 (mirror.csv:7); "
+        "feeds disagreed from commit 2 to 6: nyse price=10.5 (counts, nyse.csv:3); mirror price=11.0 (mirror.csv:7); "
         "by policy leader"
     ]
     assert errata("history", "quotes", "symbol=ABC,at=2026-11-18T11:00:00").code != 0
@@ -223,13 +243,13 @@ def test_feeds_are_detached_attached_and_trusted_once(errata: Errata, merged: Pa
     ]
     assert said == [
         [
-            "quotes: feed mirror detached in commit 4",
+            "quotes: feed mirror detached in commit 7",
             "quotes needs 2 feeds that are attached and trusted: its stable point stands still",
         ],
         ["quotes: feed mirror is detached already; nothing was changed", said[0][1]],
-        ["quotes: feed third trusted in commit 5"],
+        ["quotes: feed third trusted in commit 8"],
         ["quotes: feed third is trusted already; nothing was changed"],
-        ["quotes: feed mirror attached in commit 6"],
+        ["quotes: feed mirror attached in commit 9"],
         ["quotes: feed mirror is attached already; nothing was changed"],
     ]
     found = {str(each["feed"]): each for each in records(errata("feeds", "ls", "--format", "json"))}

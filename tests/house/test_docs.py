@@ -133,7 +133,9 @@ def test_the_schedules_of_the_dags_are_told() -> None:
     files = sorted((HOUSE / "dags").glob("*.py"))
     scheduled = re.compile(r'settings\.schedule\w*\("(\w+)", "(.*?)"')
     found = {dag: schedule for path in files for dag, schedule in scheduled.findall(path.read_text(encoding="utf-8"))}
-    assert sorted(found) == [path.stem for path in files]
+    by_hand = [path.stem for path in files if "schedule=None" in path.read_text(encoding="utf-8")]
+    assert by_hand == ["feeds"]
+    assert sorted([*found, *by_hand]) == [path.stem for path in files]
     variables = (HOUSE / "docs" / "configuration.md").read_text(encoding="utf-8")
     costs = (HOUSE / "docs" / "operations.md").read_text(encoding="utf-8")
     for dag, schedule in found.items():

@@ -54,6 +54,12 @@ class MergeCommit:
         if not bucket_writes.are_visible(connection, {each.bucket_id for each in self.former}):
             raise BasisConflict
 
+    @property
+    def summary(self) -> dict[str, int]:
+        """What the log tells of the feeds."""
+        counts = {"disagreements": len(self.change.disagreements), "agreed": len(self.change.agreed)}
+        return {name: count for name, count in counts.items() if count}
+
     def state_after(self, now: Row[Any], arrived: Batch) -> dict[str, int | None]:
         """The stream's row after the commit: its stable point is the merge's, however far its rows reach."""
         after: dict[str, int | None] = {"rows": now.rows + arrived.counts.appended}

@@ -50,7 +50,7 @@ def commit_append(
         quarantine.quarantine_rows(connection, basis.stream_id, batch_no, arrived.bad)
         commit_id = Transaction(
             cause=cause,
-            summary=_append_summary(arrived),
+            summary=_append_summary(arrived) | ({} if merged is None else merged.summary),
             archive=now,
             batch_id=arrived.batch_id,
             batch_no=batch_no,

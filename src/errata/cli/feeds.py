@@ -20,6 +20,7 @@ from errata.model.time import LOWEST, format_instant
 from errata.read.feeds import (
     FeedStatus,
     MergeStatus,
+    change_text,
     differing_columns,
     merge_hints,
     merge_lines,
@@ -254,7 +255,7 @@ def attach(
         timed = stream_state(site.catalog, stream).stream.timed
         starts_at = None if since is None else parse_joining(since, timed)
         commit_id = attach_feed(site.catalog, stream, feed, site.caused_by("feeds"), starts_at)
-    print_message(_done_line(stream, feed, "attached", commit_id))
+    print_message(change_text(stream, feed, "attached", commit_id))
 
 
 def detach(context: typer.Context, stream: StreamName, feed: FeedName) -> None:
@@ -265,7 +266,7 @@ def detach(context: typer.Context, stream: StreamName, feed: FeedName) -> None:
     with open_site(global_options(context).project) as site:
         commit_id = detach_feed(site.catalog, stream, feed, site.caused_by("feeds"))
         (found,) = merge_statuses(site, [stream], folders=False)
-    print_message(_done_line(stream, feed, "detached", commit_id))
+    print_message(change_text(stream, feed, "detached", commit_id))
     for line in quorum_hint(found):
         print_message(line)
 
@@ -274,10 +275,4 @@ def trust(context: typer.Context, stream: StreamName, feed: FeedName) -> None:
     """Trust a feed again that has contradicted what it had said to be stable: it may lead again."""
     with open_site(global_options(context).project) as site:
         commit_id = trust_feed(site.catalog, stream, feed, site.caused_by("feeds"))
-    print_message(_done_line(stream, feed, "trusted", commit_id))
-
-
-def _done_line(stream: str, feed: str, what: str, commit_id: int | None) -> str:
-    if commit_id is None:
-        return f"{stream}: feed {feed} is {what} already; nothing was changed"
-    return f"{stream}: feed {feed} {what} in commit {commit_id}"
+    print_message(change_text(stream, feed, "trusted", commit_id))

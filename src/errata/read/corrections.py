@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from errata.catalog import activity, queries, streams
 from errata.catalog import commits as catalog_commits
 from errata.catalog.activity import CorrectionRecord, ReplayRecord
+from errata.catalog.feed_batches import FeedDelivery, deliveries_of
 from errata.catalog.result_archives import read_archives
 from errata.declare.site import Site
 from errata.errors import UsageError, unknown_name_error
@@ -157,6 +158,8 @@ def _has_commits(each: ReplayRecord) -> bool:
 
 # Asset changes: the streams and queries that a task's commits changed, and in which event times.
 
+FEED_KIND = "feeds"
+
 _ROW_COUNTS = ("appended", "inserted", "changed", "results")
 """The keys of a commit's summary that count rows brought or changed; the first that is present is used."""
 
@@ -166,20 +169,23 @@ class AssetChange:
     """One commit, as a scheduler reports it to readers of the stream or query."""
 
     kind: str
-    """`streams` or `queries`."""
+    """`streams`, `queries` or `feeds`."""
     name: str
+    """Of a feed also the stream's: `quotes.nyse`."""
     commit_id: int
     rows: int
+    """Of a feed the files that it delivered: what became of its rows, the merge decides."""
     span: Interval | None
     """The event times that it concerns; None if it brought no rows."""
     timed: bool = True
     reads: tuple[str, ...] = ()
-    """The inputs of a query, each as kind and name: `streams/trades`."""
+    """The inputs of a query, or the feeds of a stream, each as kind and name: `streams/trades`."""
 
     @property
     def to_json(self) -> Mapping[str, object]:
         """The change as JSON values."""
-        found: dict[str, object] = {"commit": self.commit_id, "rows": self.rows}
+        counted = "files" if self.kind == FEED_KIND else "rows"
+        found: dict[str, object] = {"commit": self.commit_id, counted: self.rows}
         if self.span is not None:
             found |= {"from": self._shown(self.span.start), "to": self._shown(self.span.end)}
         return found
@@ -197,6 +203,9 @@ def task_asset_changes(site: Site, dag_id: str, run_id: str, task_id: str, try_n
     timed = {each.stream.name: each.stream.timed for each in streams.stream_states(site.catalog)}
     timed |= {name: each.shape.timed for name, each in read_archives(site.catalog).items()}
     reads = {name: each.checked.reads for name, each in queries.recorded_queries(site.catalog).items()}
+    delivered: dict[int, list[FeedDelivery]] = {}
+    for delivery in deliveries_of(site.catalog, [each.commit_id for each in commits]):
+        delivered.setdefault(delivery.commit_id, []).append(delivery)
     found = []
     for each in commits:
         query = each.summary.get("query")
@@ -206,8 +215,13 @@ def task_asset_changes(site: Site, dag_id: str, run_id: str, task_id: str, try_n
         rows = next((int(str(each.summary[key])) for key in _ROW_COUNTS if key in each.summary), 0)
         kind = "streams" if query is None else "queries"
         read = (
-            () if query is None else (f"{'queries' if of in reads else 'streams'}/{of}" for of in reads.get(name, ()))
+            ()
+            if query is None
+            else tuple(f"{'queries' if of in reads else 'streams'}/{of}" for of in reads.get(name, ()))
         )
         span = spans.get(each.commit_id)
-        found.append(AssetChange(kind, name, each.commit_id, rows, span, timed.get(name, True), tuple(read)))
+        feeds = delivered.get(each.commit_id, [])
+        found += [AssetChange(FEED_KIND, f"{name}.{of.feed}", of.commit_id, of.files, None) for of in feeds]
+        read = (*read, *(f"{FEED_KIND}/{name}.{of.feed}" for of in feeds))
+        found.append(AssetChange(kind, name, each.commit_id, rows, span, timed.get(name, True), read))
     return found

@@ -1,7 +1,8 @@
 """How the feeds of merged streams stand: who leads, who lags and since when, who is suspect, what they disagree about.
 
-Only the catalog is read, and the feeds' landing folders are listed. A feed is missing if others were heard after it and
-the merged stream is stable beyond it: then its rows are filled in from the others, or not there at all.
+Only the catalog is read, and the feeds' landing folders are listed. A feed is missing if the merged stream is stable
+beyond it, and since it was heard there have been as many batches as there are attached feeds: each of the others could
+have had its turn.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from enum import StrEnum
 
 from errata.archive.ingest.landing import new_files
 from errata.catalog import commits, feeds, streams
+from errata.catalog.feed_batches import batches_since
 from errata.catalog.feed_commits import check_feed_known
 from errata.catalog.feeds import Disagreement, DisagreementFilter, FeedState, MergeRecord
 from errata.catalog.streams import StreamState
@@ -54,7 +56,7 @@ class FeedStatus:
     last: Commit | None
     """The last commit that took in something of it."""
     missing: bool = False
-    """Whether others were heard after it, and the merged stream is stable beyond it."""
+    """Whether others are heard again and again, and the merged stream is stable beyond it."""
     overruled: int = 0
     """Keys about which its value does not count."""
     landed: int | None = None
@@ -134,7 +136,7 @@ def merge_status(site: Site, state: StreamState, *, folders: bool = True) -> Mer
     disagreements = feeds.disagreements_of(site.catalog, state.stream_id)
     overruled = Counter(said["feed"] for each in disagreements for said in each.values if not said["chosen"])
     reached = LOWEST if merge is None else merge.stable
-    newest = max((each.last_commit or 0 for each in found), default=0)
+    attached = sum(each.attached for each in found)
     statuses = []
     for feed, each in zip(state.stream.merged.feeds, found, strict=True):
         role = feed_role(each, merge)
@@ -146,7 +148,9 @@ def merge_status(site: Site, state: StreamState, *, folders: bool = True) -> Mer
                 role,
                 None if LOWEST in (reached, each.stable) else max(0, reached - each.stable),
                 last.get(each.last_commit or 0),
-                each.attached and each.stable < reached and (each.last_commit or 0) < newest,
+                each.attached
+                and each.stable < reached
+                and batches_since(site.catalog, state.stream_id, each.last_commit or 0) >= attached,
                 overruled[feed.name],
                 landed,
                 fault,
@@ -256,6 +260,17 @@ def merge_lines(of: MergeStatus) -> Iterator[str]:
         switches = f", {count_text(of.merge.switches, 'switch', 'switches')} so far" if of.merge.switches else ""
         yield f"{name}: {leader}{since}{switches}; quorum {quorum} of {count_text(len(of.feeds), 'feed')}"
     yield from broken_lines(of.stream, [each.state for each in of.feeds])
+
+
+FEED_CHANGES: Mapping[str, str] = {"attach": "attached", "detach": "detached", "trust": "trusted"}
+"""What can be done to a feed, and what it then is."""
+
+
+def change_text(stream: str, feed: str, done: str, commit_id: int | None) -> str:
+    """What was done to a feed, in words; None: it was so already."""
+    if commit_id is None:
+        return f"{stream}: feed {feed} is {done} already; nothing was changed"
+    return f"{stream}: feed {feed} {done} in commit {commit_id}"
 
 
 def merge_words(of: MergeStatus) -> str:

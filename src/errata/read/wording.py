@@ -103,6 +103,11 @@ def _append_summary(summary: Mapping[str, object]) -> str:
     for name, words in (("pending", "pending"), ("dropped", "dropped"), ("replaced", "replaced")):
         if _summary_count(summary, name):
             parts.append(f"{_summary_count(summary, name):,} {words}")
+    if (held := _summary_count(summary, "held")) > 0:
+        parts.append(f"{held:,} remembered by the merge")
+    for name, words in (("disagreements", "disagreed about"), ("agreed", "agreed about again")):
+        if _summary_count(summary, name):
+            parts.append(f"{_summary_count(summary, name):,} {words}")
     if held := _summary_count(summary, "quarantined"):
         parts.append(f"{held:,} in quarantine")
     return ", ".join(parts)

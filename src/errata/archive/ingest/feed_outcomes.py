@@ -19,7 +19,7 @@ from errata.archive.tables import key_numbers
 from errata.catalog.database import Catalog
 from errata.catalog.feeds import THIS_COMMIT, Disagreement, FeedChange, FeedState, MergeRecord
 from errata.catalog.ledger import BatchOrigin, batch_origins
-from errata.intake.convert import canonical_text
+from errata.intake.encoding import plain_text
 from errata.merge.choice import next_algorithm
 from errata.merge.elements import FEED
 from errata.merge.step import CHOSEN, REASON, BrokenGuarantee, FeedTop, MergeProgress, MergeStep
@@ -159,8 +159,8 @@ def _values(
 
 
 def _texts(rows: pa.Table, names: Sequence[str]) -> list[dict[str, str | None]]:
-    """Some columns of each row as text."""
+    """Some columns of each row as text, spelled as everywhere: disagreements are found by the text of their key."""
     if not rows.num_rows:
         return []
-    columns = [canonical_text(rows[name]).to_pylist() for name in names]
+    columns = [plain_text(rows[name].combine_chunks()).to_pylist() for name in names]
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
