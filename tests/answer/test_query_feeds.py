@@ -91,6 +91,11 @@ def test_the_reader_does_not_notice_that_the_plan_is_another_one(tmp_path: Path,
 # Feedback.
 
 
+def key(there: Answering, row: Mapping[str, Any]) -> tuple[Any, ...]:
+    stream = streams.stream_state(there.site.catalog, "merged").stream
+    return tuple(row[name] for name in stream.names if name != stream.merged.end)
+
+
 @pytest.mark.parametrize("of", list(MERGED))
 def test_a_slower_query_begins_where_the_stream_is_stable(tmp_path: Path, spark: SparkSession, of: str) -> None:
     there = begin(tmp_path, of, FEEDBACK)
@@ -99,16 +104,18 @@ def test_a_slower_query_begins_where_the_stream_is_stable(tmp_path: Path, spark:
     for rows in (SECOND, [f"{at},a,{at % 7}" for at in range(13, 30)], [f"{at},b,{at % 5}" for at in range(30, 60)]):
         there.take(quotes=rows)
         there.run("v1")
+    assert there.run("v2").current == ["v2"], "the stream has all that it could say"
+    assert there.run().evaluated == []
+    assert plan_run(there.site).is_empty
     assert there.of("v2").frontier == 6
-    there.run("v2")
-    lag = SHIFTS.get(of, 0)
-    assert skips(there) == [(6, 59 - lag)]
-    check_skips(there, of)
+    # Now it is alone.
     there.take(quotes=["59,a,9", *(f"{at},b,{at % 5}" for at in range(60, 70))])
+    there.run("v2")
+    assert skips(there) == [(6, 59)]
+    assert there.of("v2").frontier == 69
+    assert stable(there) == 69 - SHIFTS.get(of, 0)
     there.run()
     check_skips(there, of)
-    assert len(skips(there)) == 1
-    assert merged(there)[-3:] == results(there, "v1", of)[-3:]
     # A correction of what was skipped is none of its business; one behind it is.
     there.revise(quotes=["20,a,9;replace", "8,b,;delete", "65,b,9;replace", "66,c,8"])
     there.run()
@@ -116,9 +123,18 @@ def test_a_slower_query_begins_where_the_stream_is_stable(tmp_path: Path, spark:
     assert {key(there, row) for row in merged(there)} == {key(there, row) for row in results(there, "v1", of)}
 
 
-def key(there: Answering, row: Mapping[str, Any]) -> tuple[Any, ...]:
-    stream = streams.stream_state(there.site.catalog, "merged").stream
-    return tuple(row[name] for name in stream.names if name != stream.merged.end)
+def test_the_quickest_goes_first_and_leaves_nothing_to_do(tmp_path: Path, spark: SparkSession) -> None:
+    there = begin(tmp_path, feeds="{old: {query: v1, feedback: yes}, new: {query: v2, feedback: yes}}")
+    there.take(quotes=FIRST)
+    assert len(there.run().evaluated) == 2, "both have results to begin with"
+    for rows in (SECOND, ["13,a,6"], ["14,b,8", "15,a,1"]):
+        there.take(quotes=rows)
+        report = there.run()
+        assert len({each.name for each in report.evaluated}) == 1
+        assert stable(there) == max(there.of(each.name).frontier for each in report.evaluated)
+    said = {tuple(row.items()): row for name in ("v1", "v2") for row in results(there, name)}
+    assert merged(there) == sorted(said.values(), key=repr)
+    assert len(merged(there)) == 9
 
 
 @pytest.mark.parametrize("of", list(MERGED))

@@ -45,6 +45,7 @@ class CatalogValues:
     history: dict[str, list[Evaluation]] = field(default_factory=dict)
     fed: dict[tuple[str, str], int | None] = field(default_factory=dict)
     """Up to which commit results have been delivered to feeds; None: the feed is detached."""
+    wanted: dict[str, int] = field(default_factory=dict)
     settles: bool = True
     reached: bool = True
 
@@ -59,6 +60,9 @@ class CatalogValues:
 
     def batches_since(self, commit_id: int) -> Sequence[tuple[int, int, str]]:
         return [each for each in self.batches if each[1] > commit_id]
+
+    def wanted_from(self, query: str) -> int | None:
+        return self.wanted.get(query)
 
     def delivered(self, of: StreamState, feed: Feed) -> int | None:
         return self.fed.get((of.stream.name, feed.name), 0)
@@ -376,3 +380,16 @@ def test_only_what_is_named_is_delivered() -> None:
         view.answer(name)
     assert [each.feed for each in StepList(view, StepRequest(["plain"])).steps()] == ["old"]
     assert StepList(view, StepRequest(evaluates=False)).steps() == [], "a sweep delivers nothing"
+
+
+def test_a_query_that_gets_feedback_stays_behind_while_it_is_not_needed() -> None:
+    view = _fed()
+    for name in view.queries:
+        view.answer(name)
+    view.fed = {("both", "old"): 5, ("both", "new"): 5}
+    view.bring("feed", 30)
+    assert {each.name for each in StepList(view, ALL).steps() if each.kind is EVALUATE} == {"plain", "edited"}
+    view.wanted = {"edited": 30}
+    assert {each.name for each in StepList(view, ALL).steps() if each.kind is EVALUATE} == {"plain"}
+    view.bring("feed", 31)
+    assert {each.name for each in StepList(view, ALL).steps() if each.kind is EVALUATE} == {"plain", "edited"}

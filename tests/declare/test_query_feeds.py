@@ -109,10 +109,10 @@ def test_queries_come_in_the_stage_after_those_that_feed_what_they_read() -> Non
     streams = [QUOTES, first, second]
     reads = {"v1": ["quotes"], "v2": ["v1"], "over": ["m", "v1"], "last": ["top"], "alone": ["quotes"]}
     assert feed_stages(streams, reads) == [
-        FeedStage(("v1", "v2", "alone"), (("m", "a"), ("m", "b"))),
-        FeedStage(("over",), (("top", "c"),)),
+        FeedStage(("v1", "v2", "alone"), (("m", "a", "v1"), ("m", "b", "v2"))),
+        FeedStage(("over",), (("top", "c", "over"),)),
         FeedStage(("last",)),
     ]
     assert feed_stages(streams, reads, ["over"])[0].queries == ("v1", "v2")
-    assert feed_stages(streams, reads, ["v1"]) == [FeedStage(("v1",), (("m", "a"),))]
+    assert feed_stages(streams, reads, ["v1"]) == [FeedStage(("v1",), (("m", "a", "v1"),))]
     assert feed_stages([QUOTES], {"v1": ["quotes"]}) == [FeedStage(("v1",))]

@@ -21,13 +21,16 @@ from errata.catalog import buckets, commits, feeds, ledger, queries, streams
 from errata.catalog.queries import RecordedQuery, StoppedQuery
 from errata.catalog.result_archives import ResultArchive, evaluations_of, read_archives
 from errata.catalog.streams import StreamState
-from errata.declare.query_feeds import query_feeds
+from errata.declare.query_feeds import order_lag, query_feeds
+from errata.declare.query_plans import read_plans
 from errata.declare.site import Site
 from errata.model.bucket import Bucket, Role
 from errata.model.commit import Evaluation
 from errata.model.deferral import Deferral
 from errata.model.feed import Feed
+from errata.model.query import transitive_inputs
 from errata.model.results import EVALUATION, VS
+from errata.model.stream import Stream
 from errata.model.time import LOWEST
 
 T = TypeVar("T")
@@ -122,13 +125,22 @@ class CatalogView:
         return delivered_up_to(feed, self.once(("delivered", of.stream_id, feed.name), find))
 
     def wanted_from(self, query: str) -> int | None:
-        """The place before which the merged stream that a query feeds has all that it needs, as it is now; None if the
-        query gets no feedback."""
+        """The instant before which the merged stream that a query feeds has all that it needs, as it is now; None if
+        the query gets no feedback."""
         for stream, feed, name in query_feeds(each.stream for each in self.standings.values()):
-            if name == query and feed.feedback and self.delivered(self.standings[stream.name], feed) is not None:
-                merged = feeds.merge_of(self._catalog, self.standings[stream.name].stream_id)
-                return None if merged is None or merged.stable == LOWEST else merged.stable
+            of = self.standings[stream.name]
+            if name == query and feed.feedback and self.delivered(of, feed) is not None:
+                merged = feeds.merge_of(self._catalog, of.stream_id)
+                lag = self.once(("lag", query), partial(self._order_lag, query, stream))
+                return None if merged is None or merged.stable == LOWEST else merged.stable + lag
         return None
+
+    def _order_lag(self, query: str, stream: Stream) -> int:
+        declared = {name: each.checked.query for name, each in self.queries.items()}
+        reads = {name: each.checked.reads for name, each in self.queries.items()}
+        some = [name for name in (query, *transitive_inputs([query], reads)) if name in declared]
+        plans = read_plans({name: each.stream for name, each in self.standings.items()}, declared, some)
+        return order_lag(plans[query], stream)
 
     def time_of(self, commit_id: int) -> int | None:
         def find() -> int | None:

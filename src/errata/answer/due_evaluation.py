@@ -1,7 +1,8 @@
 """Whether a query has to be evaluated: the instant up to which, and the revisions up to which it reads its streams.
 
 A query goes from its frontier, the last instant that it has answered, up to its watermark, the least stable point of
-its streams, but not past the queries that it reads. Told from the catalog, without Spark and without the plan: how the
+its streams, but not past the queries that it reads. One that gets feedback (`answer.feedback`) stays behind while the
+stream that it feeds has all that it could say. Told from the catalog, without Spark and without the plan: how the
 step is carried out is planned in `answer.task`."""
 
 from __future__ import annotations
@@ -53,6 +54,9 @@ def due_evaluation(
     basis = None if anew else current_basis(query, query.checked.reads, view)
     revisions = _revisions_to_read(query, bases, below, basis, view)
     if basis is not None:
+        wanted = view.wanted_from(query.checked.name)
+        if wanted is not None and until <= wanted:
+            return None  # the stream that it feeds has all that it could say
         due = _is_behind(basis, bases.values(), until, view) or any(
             revision != basis.last.revisions.get(name, revision) for name, revision in revisions.items()
         )

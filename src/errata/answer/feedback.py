@@ -6,8 +6,11 @@
         F is answered    results that begin here are left out on purpose; from W on they are computed
         once more
 
-The merged stable point W is what rows need not reach below. The next evaluation answers the instant F to the end, since
-rows of it may have come, and continues at W, with a state that is rebuilt from the rows that it is made of. Of results
+The merged stable point W is what rows need not reach below. As long as the query's streams reach no further, it is not
+evaluated at all (`answer.due_evaluation`): in a run, queries that get feedback come after the others that feed the same
+stream, the quickest first (`quickest_first`), so that they work only where these leave something to do. The evaluation
+that comes then answers the instant F to the end, since rows of it may have come, and continues at W, with a state that
+is rebuilt from the rows that it is made of. Of results
 that begin at W or later it publishes what it would have published without the skip. The archive says of instants before
 W what it says of instants that have been aged out: they are not answered any more, and corrections do not reach them.
 
@@ -16,6 +19,9 @@ of all rows there ever were is rebuilt from all of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from errata.answer.catalog_view import CatalogView
 from errata.answer.inputs import RunInputs
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.result_archives import ResultArchive
@@ -62,6 +68,22 @@ def skipped_to(
     skipping = _rows(plan, route, last, inputs) + _rows(plan, route, further, inputs, rebuilds=True)
     whole = _rows(plan, route, EvaluationSpan(basis.frontier, until), inputs)
     return wanted if skipping < whole else None
+
+
+def quickest_first(names: Sequence[str], view: CatalogView) -> list[str]:
+    """Queries by the time that each has taken for a row. The one that was evaluated last counts double: what the others
+    took may be long ago, and they are tried when it gets slower."""
+    known = {name: view.published[name].last for name in names if name in view.published}
+    newest = max((each.commit_id for each in known.values()), default=0)
+
+    def cost(name: str) -> float:
+        if name not in known:
+            return 0.0
+        last = known[name]
+        spent = last.measures.micros / max(1, last.measures.rows_asked or last.measures.rows_read)
+        return spent * 2 if last.commit_id == newest else spent
+
+    return sorted(names, key=cost)
 
 
 def _rows(plan: Plan, route: Route, step: EvaluationSpan, inputs: RunInputs, *, rebuilds: bool = False) -> int:

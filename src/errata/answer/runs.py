@@ -14,6 +14,7 @@ from errata.answer.catalog_view import CatalogView
 from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.answer.faults import fault_error
 from errata.answer.feed_deliveries import deliver
+from errata.answer.feedback import quickest_first
 from errata.answer.progress import queries_with_inputs
 from errata.answer.rounds import Rounds, RoundsReport, RoundsRequest
 from errata.answer.steps import StepList, StepRequest
@@ -21,7 +22,7 @@ from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batc
 from errata.archive.revisions.apply import ReviseReport, apply_stream_revisions
 from errata.catalog import commits, pins, queries, streams
 from errata.catalog.leases import WaitPolicy
-from errata.declare.query_feeds import FeedStage, feed_stages
+from errata.declare.query_feeds import FeedStage, feed_stages, query_feeds
 from errata.declare.site import ProgressCallback, Site
 from errata.errors import EXIT_DECISION, EXIT_FAILED, EXIT_QUARANTINE, ErrataError, UsageError
 from errata.model.commit import Fault
@@ -107,13 +108,23 @@ def run(
         _run_rounds(site, wanted, on_step, report)
         return report
     for stage in stages:
-        part = RoundsReport()
-        asked = replace(steps, names=stage.queries, anew=steps.anew.intersection(stage.queries))
-        _run_rounds(site, replace(wanted, steps=asked), on_step, part)
-        report.add(part)
-        if _deliver(site, stage, on_step, report):
-            report.revised += apply_pending(site, StepRequest(), on_step)
+        for some in _in_turn(site, stage):
+            part = RoundsReport()
+            asked = replace(steps, names=some.queries, anew=steps.anew.intersection(some.queries))
+            _run_rounds(site, replace(wanted, steps=asked), on_step, part)
+            report.add(part)
+            if _deliver(site, some, on_step, report):
+                report.revised += apply_pending(site, StepRequest(), on_step)
     return report
+
+
+def _in_turn(site: Site, stage: FeedStage) -> list[FeedStage]:
+    """The queries of a stage, and after them one by one those that get feedback, with what each feeds."""
+    view = CatalogView(site)
+    told = {query for _, feed, query in query_feeds(each.stream for each in view.standings.values()) if feed.feedback}
+    last = [name for name in stage.queries if name in told]
+    groups = [[name for name in stage.queries if name not in told], *([name] for name in quickest_first(last, view))]
+    return [stage.restricted_to(names) for names in groups if names]
 
 
 def _run_rounds(site: Site, wanted: RoundsRequest, on_step: ProgressCallback, into: RoundsReport) -> None:
@@ -133,7 +144,7 @@ def _feed_stages(site: Site, names: Sequence[str]) -> list[FeedStage]:
 def _deliver(site: Site, stage: FeedStage, on_step: ProgressCallback, into: RunReport) -> bool:
     """Let streams take in what has changed in the queries that feed them. A stream that fails holds up no other."""
     delivered = False
-    for stream, feed in stage.feeds:
+    for stream, feed, _ in stage.feeds:
         try:
             report = deliver(site, stream, feed, on_step)
         except ErrataError as error:

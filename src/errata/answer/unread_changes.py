@@ -51,6 +51,9 @@ class SourceStates(Protocol):
     def reaches(self, of: ResultArchive, corrections: Sequence[Evaluation], frontier: int) -> bool:
         """Whether corrections of a query have changed results that begin up to a frontier. Reads change records."""
 
+    def wanted_from(self, query: str) -> int | None:
+        """The instant before which what a query would say is not needed; None if all of it is."""
+
     def batches_since(self, commit_id: int) -> Sequence[tuple[int, int, str]]:
         """Stream, commit and id of the batches that have brought rows after a commit."""
 

@@ -13,7 +13,7 @@ it for all results, as the beginning of a window is. Pure: plans and declaration
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from errata.errors import UsageError, unknown_name_error
@@ -157,8 +157,12 @@ class FeedStage:
     """What is done at once: queries are evaluated, then what they feed takes their results in."""
 
     queries: tuple[str, ...]
-    feeds: tuple[tuple[str, str], ...] = ()
-    """Streams with their feeds."""
+    feeds: tuple[tuple[str, str, str], ...] = ()
+    """Streams with their feeds and the queries that make them."""
+
+    def restricted_to(self, queries: Collection[str]) -> FeedStage:
+        """The stage of these queries alone."""
+        return FeedStage(tuple(queries), tuple(each for each in self.feeds if each[2] in queries))
 
 
 def feed_stages(
@@ -181,8 +185,7 @@ def feed_stages(
     for name in reads:
         if name in wanted:
             levels.setdefault(depth_of(name), []).append(name)
-    fed = [(stream.name, feed.name, depth_of(query)) for stream, feed, query in query_feeds(merged) if query in wanted]
+    fed = [(stream.name, feed.name, query) for stream, feed, query in query_feeds(merged) if query in wanted]
     return [
-        FeedStage(tuple(levels[at]), tuple((stream, feed) for stream, feed, of in fed if of == at))
-        for at in sorted(levels)
+        FeedStage(tuple(levels[at]), tuple(each for each in fed if depth_of(each[2]) == at)) for at in sorted(levels)
     ]
