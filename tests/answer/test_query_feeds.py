@@ -134,7 +134,7 @@ def test_the_quickest_goes_first_and_leaves_nothing_to_do(tmp_path: Path, spark:
         assert stable(there) == max(there.of(each.name).frontier for each in report.evaluated)
     said = {tuple(row.items()): row for name in ("v1", "v2") for row in results(there, name)}
     assert merged(there) == sorted(said.values(), key=repr)
-    assert len(merged(there)) == 9
+    assert len(merged(there)) == 8
 
 
 @pytest.mark.parametrize("of", list(MERGED))
