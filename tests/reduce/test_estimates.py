@@ -24,6 +24,7 @@ from errata.language.rewrite import rewritten_plan
 from errata.language.sampling import sampled_sources
 from errata.model.columns import ColumnType, TypeKind
 from errata.reduce.estimates import EstimatedPlan, estimate_plan
+from fixtures.interval_formulas import bounds_of
 
 BIGINT, STRING, DOUBLE = (ColumnType(each) for each in (TypeKind.BIGINT, TypeKind.STRING, TypeKind.DOUBLE))
 MONEY = ColumnType(TypeKind.DECIMAL, 10, 2)
@@ -48,10 +49,8 @@ NAMES = Source(
 SOURCES = {"quotes": QUOTES, "trades": TRADES, "names": NAMES}
 SAMPLE = "quotes TABLESAMPLE uniform(0.5)"
 AT = 1_000
-QUANTILE = 1.959963984540054
 
 Row = dict[str, object]
-Unit = tuple[float | None, float, float]
 
 
 def read(sql: str) -> Plan:
@@ -185,28 +184,6 @@ def test_estimates_are_the_exact_answer_over_repeated_rows(
     assert len(found) == len(wanted)
     for got, want in zip(found, wanted, strict=True):
         assert all(map(same, got, want)), f"{got} and not {want}"
-
-
-def bounds_of(units: Sequence[Unit], function: str, *, single: bool) -> tuple[float, float]:
-    """The bounds from units (y, c, p), in plain Python. All units are uncertain."""
-    units = [each for each in units if each[0] is not None]
-    total = sum(y / p for y, _, p in units)
-    count = sum(c / p for _, c, p in units)
-    last = 1 / (len(units) - 1)
-    student = QUANTILE + last * (2.3722712 + last * (2.8224986 + last * (2.5558497 + last * 1.5895341)))
-    if function == "avg":
-        mean = total / count
-        width = student * sum((y - mean * c) ** 2 * (1 - p) / p**2 for y, c, p in units) ** 0.5 / count
-        return mean - width, mean + width
-    quantile = QUANTILE if function == "count" and single else student
-    variance = sum(y * y * (1 - p) / p**2 for y, _, p in units)
-    if min(y for y, _, _ in units) < 0 < max(y for y, _, _ in units):
-        return total - quantile * variance**0.5, total + quantile * variance**0.5
-    ratio = variance / total
-    middle = total + quantile**2 * ratio / 2
-    width = quantile * (variance + quantile**2 * ratio**2 / 4) ** 0.5
-    seen = sum(y for y, _, _ in units) if function == "count" else middle - width
-    return max(middle - width, seen), middle + width
 
 
 def test_bounds_are_those_of_the_formulas(either: SparkSession, chance: random.Random) -> None:

@@ -52,6 +52,7 @@ _CALLS: dict[str, Callable[..., Numbers]] = {
     "try_divide": _divide,
     "sqrt": np.sqrt,
     "greatest": np.fmax,
+    "least": np.fmin,
     "coalesce": _coalesce,
     "<": np.less,
     "=": np.equal,
@@ -176,6 +177,37 @@ def test_few_rows_have_wide_intervals_not_wrong_ones(rows: int, chance: random.R
         assert coverage(rng, function, (ones if function == "count" else y, ones, p)) > 0.91
 
 
+SKEWED: dict[str, Callable[[np.random.Generator, tuple[int, int]], Numbers]] = {
+    "lognormal": lambda rng, shape: rng.lognormal(0, 2, shape),
+    "negative": lambda rng, shape: -rng.lognormal(0, 2, shape),
+    "of both signs": lambda rng, shape: rng.lognormal(0, 2, shape) * rng.choice([-1, 1], shape),
+}
+
+
+@pytest.mark.parametrize(
+    ("values", "rows", "rate"),
+    [*product(["lognormal"], [30, 100, 300], [0.1, 0.5]), ("negative", 30, 0.1), ("of both signs", 100, 0.1)],
+)
+def test_a_few_rows_of_very_skewed_values_have_wide_intervals(
+    values: str, rows: int, rate: float, chance: random.Random
+) -> None:
+    # Of a single population the greatest value alone would decide, so each sample is of another one.
+    rng = np.random.default_rng(chance.getrandbits(64))
+    size = round(rows / rate)
+    for function in ("sum", "avg"):
+        hits = 0
+        for _ in range(RUNS // RUNS_AT_ONCE):
+            y = SKEWED[values](rng, (RUNS_AT_ONCE, size))
+            there = rng.random(y.shape) < rate
+            columns = {"y": y, "c": np.ones(y.shape), "p": np.full(y.shape, rate)}
+            _, low, high = estimated(
+                function, UNITS, {name: np.where(there, each, np.nan) for name, each in columns.items()}
+            )
+            truth = y.sum(axis=1) if function == "sum" else y.mean(axis=1)
+            hits += int(((low <= truth) & (truth <= high)).sum())
+        assert hits / RUNS >= 0.93, function
+
+
 def test_estimates_are_right_on_average(chance: random.Random) -> None:
     rng = np.random.default_rng(chance.getrandbits(64))
     y, ones, p = rng.normal(3, 2, ROWS), np.ones(ROWS), RATES["by age"]()
@@ -189,7 +221,7 @@ def test_estimates_are_right_on_average(chance: random.Random) -> None:
 
 def test_the_variance_is_that_of_horvitz_and_thompson() -> None:
     rng = np.random.default_rng(5)
-    y, p = rng.normal(0, 1, 50), rng.uniform(0.1, 0.9, 50)
+    y, p = rng.choice([-1, 1], 50) * rng.uniform(0.9, 1.1, 50), rng.uniform(0.4, 0.6, 50)
     columns = {"y": y[None, :], "c": np.ones((1, 50)), "p": p[None, :]}
     value, low, high = estimated("sum", UNITS, columns)
     total = sum(each / rate for each, rate in zip(y, p, strict=True))

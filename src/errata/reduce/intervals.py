@@ -10,10 +10,13 @@ Thompson 1952):
 Units with p = 1 are certain and add nothing to a variance; where all are, the interval is the value itself.
 
 Few units make S and V vary together, and V uncertain. So where all y have one sign the interval is that of the score:
-the totals T with (T - S)^2 <= q^2 (V/U) T, where U is the part of S that is not certain; of a count it is Wilson's.
-Otherwise it is S +- q sqrt(V). q is the normal quantile for counts of rows, else Student's for the number of uncertain
-units; of sums and averages a single unit tells nothing, and the bounds are NULL. tests/reduce/test_intervals.py
-measures how often intervals contain the truth.
+the totals T with (T - S)^2 <= q^2 (V/U) T, where U is the part of S that is not certain, and alike for R; of a count it
+is Wilson's. Otherwise it is S +- q sqrt(V). q is the normal quantile for counts of rows, else Student's; of sums and
+averages a single unit tells nothing, and the bounds are NULL.
+
+Where values are skewed, V is made of the few great ones, and a sample that has none of them looks as if there were
+none. So Student's degrees of freedom are those of the number of units, and at most 0.08 / s^3, with s the largest share
+that one unit has of V. tests/reduce/test_intervals.py measures how often intervals contain the truth.
 """
 
 from __future__ import annotations
@@ -32,6 +35,10 @@ ESTIMATED = ("count", "sum", "avg")
 _STUDENT = (2.3722712, 2.8224986, 2.5558497, 1.5895341)
 """Coefficients of 1/n, 1/n^2, … in the 97.5% quantile of Student's distribution with n degrees of freedom (Abramowitz
 and Stegun, 26.7.5)."""
+_SKEWED_DEGREES = 0.08
+"""Degrees of freedom for each inverse cube of the share that one unit has of a variance. Chosen by simulation: of
+lognormal values (sigma 2) 30 to 300 rows then cover the truth in 94% of samples and more, in place of 70 to 87%. Of 200
+rows of even, normal and exponential values as many do as without it."""
 _MAX_BIGINT_SCALE = 4
 """Decimals of up to so many places are made by way of a bigint, which both engines do alike."""
 
@@ -156,13 +163,20 @@ def _expanded(units: SampleUnits, expr: Expr) -> Expr:
     return Call("/", (expr, units.rate), DOUBLE)
 
 
-def _student_quantile(uncertain: Expr, sums: SampleSums) -> Expr:
-    """Student's quantile for a number of units; NULL for one."""
-    step = sums.column(over(number(1), minus(as_double(uncertain), number(1))))
+def _student_quantile(uncertain: Expr, share: Expr, sums: SampleSums) -> Expr:
+    """Student's quantile for a number of units, of which one has a share of the variance; NULL for one unit."""
+    plain = sums.column(over(number(1), minus(as_double(uncertain), number(1))))
+    skewed = _coalesce(over(times(share, share, share), number(_SKEWED_DEGREES)), 0)
+    least = Call("least", (skewed, number(1)), DOUBLE)
+    step = sums.column(plus(plain, Call("greatest", (minus(least, plain), number(0)), DOUBLE)))
     series: Expr = number(_STUDENT[-1])
     for each in _STUDENT[-2::-1]:
         series = plus(number(each), times(step, series))
     return sums.column(plus(number(CONFIDENCE_QUANTILE), times(step, series)))
+
+
+def _coalesce(expr: Expr, otherwise: float) -> Expr:
+    return Call("coalesce", (expr, number(otherwise)), DOUBLE)
 
 
 def _sqrt(expr: Expr) -> Expr:
@@ -180,18 +194,22 @@ def _none(count: Expr) -> Expr:
 def _estimate_sum(units: SampleUnits, sums: SampleSums, *, counts: bool) -> TotalEstimate:
     total: Expr = sums.total(_expanded(units, units.value))
     uncertain_total: Expr = sums.total(_uncertain(units, _expanded(units, units.value)))
-    variance: Expr = sums.total(times(units.value, units.value, _variance_weight(units)))
+    square = times(units.value, units.value, _variance_weight(units))
+    variance: Expr = sums.total(square)
+    quantile: Expr = number(CONFIDENCE_QUANTILE)
     if not counts:
         uncertain = sums.of("count", _uncertain(units, units.value), BIGINT)
-        quantile = _student_quantile(uncertain, sums)
+        quantile = _student_quantile(uncertain, sums.column(over(sums.of("max", square), variance)), sums)
         ratio = over(variance, uncertain_total)
     else:
+        share = over(sums.of("max", square), variance)
         total, uncertain_total, variance = (
-            sums.column(Call("coalesce", (each, number(0)), DOUBLE)) for each in (total, uncertain_total, variance)
+            sums.column(_coalesce(each, 0)) for each in (total, uncertain_total, variance)
         )
         # A sample of a count without any row that counts still tells how many there can be.
         uncertain = sums.of("count", _uncertain(units, number(1)), BIGINT)
-        quantile = number(CONFIDENCE_QUANTILE) if units.single else _student_quantile(uncertain, sums)
+        if not units.single:
+            quantile = _student_quantile(uncertain, sums.column(share), sums)
         rows = sums.total(_uncertain(units, _expanded(units, number(1))))
         plain = over(sums.total(_uncertain(units, _variance_weight(units))), rows)
         ratio = Call("coalesce", (over(variance, uncertain_total), plain), DOUBLE)
@@ -201,16 +219,20 @@ def _estimate_sum(units: SampleUnits, sums: SampleSums, *, counts: bool) -> Tota
     width = sums.column(times(quantile, _sqrt(plus(variance, times(shift, shift)))))
     low, high = sums.column(minus(middle, width)), sums.column(plus(middle, width))
     if counts:
-        seen = Call("coalesce", (sums.total(units.value), number(0)), DOUBLE)
+        seen = _coalesce(sums.total(units.value), 0)
         low = Call("greatest", (low, seen), DOUBLE)
     else:
         least, most = sums.of("min", units.value), sums.of("max", units.value)
-        both = sums.column(Call("and", (_below(least, number(0)), _below(number(0), most)), BOOLEAN))
+        both = sums.column(_both_signs(least, most))
         plain_width = sums.column(times(quantile, _sqrt(variance)))
         low = _choose([(both, minus(total, plain_width))], low)
         high = _choose([(both, plus(total, plain_width))], high)
     certain = _none(uncertain)
     return TotalEstimate(total, _choose([(certain, total)], low), _choose([(certain, total)], high))
+
+
+def _both_signs(least: Expr, most: Expr) -> Expr:
+    return Call("and", (_below(least, number(0)), _below(number(0), most)), BOOLEAN)
 
 
 def _below(left: Expr, right: Expr) -> Expr:
@@ -224,12 +246,36 @@ def _estimate_average(units: SampleUnits, sums: SampleSums) -> TotalEstimate:
     squares = sums.total(times(units.value, units.value, weight))
     products = sums.total(times(units.value, units.count, weight))
     counts = sums.total(times(units.count, units.count, weight))
-    variance = sums.column(plus(minus(squares, times(number(2), mean, products)), times(mean, mean, counts)))
+    spread = sums.column(plus(minus(squares, times(number(2), mean, products)), times(mean, mean, counts)))
+    variance = sums.column(over(spread, times(count, count)))
     uncertain = sums.of("count", _uncertain(units, units.value), BIGINT)
-    width = sums.column(over(times(_student_quantile(uncertain, sums), _sqrt(variance)), count))
-    certain = _none(uncertain)
-    low, high = minus(mean, width), plus(mean, width)
-    return TotalEstimate(mean, _choose([(certain, mean)], low), _choose([(certain, mean)], high))
+    each = _uncertain(units, over(units.value, units.count))
+    least, most = sums.of("min", each), sums.of("max", each)
+    share = sums.column(over(_farthest(units, mean, (least, most), sums), spread))
+    quantile = _student_quantile(uncertain, share, sums)
+    # As of a sum: the variance goes with the mean where all values have one sign.
+    shift = sums.column(times(quantile, _coalesce(over(variance, mean), 0), number(0.5)))
+    middle = sums.column(plus(mean, times(quantile, shift)))
+    score = sums.column(times(quantile, _sqrt(plus(variance, times(shift, shift)))))
+    width = sums.column(times(quantile, _sqrt(variance)))
+    both, certain = sums.column(_both_signs(least, most)), _none(uncertain)
+    low = _choose([(certain, mean), (both, minus(mean, width))], minus(middle, score))
+    high = _choose([(certain, mean), (both, plus(mean, width))], plus(middle, score))
+    return TotalEstimate(mean, low, high)
+
+
+def _farthest(units: SampleUnits, mean: Expr, extremes: tuple[Expr, Expr], sums: SampleSums) -> Expr:
+    """About the most that one unit adds to the variance of an average: exactly so where all rates are one."""
+    least, most = extremes
+    root = _sqrt(_variance_weight(units))
+    weighted = times(units.value, root)
+    heaviest = sums.of("max", times(units.count, root))
+    # Beyond the mean, the great values; on the side of 0, as if the value farthest there had the greatest weight.
+    above = (minus(sums.of("max", weighted), times(mean, heaviest)), times(minus(mean, least), heaviest))
+    below = (minus(times(mean, heaviest), sums.of("min", weighted)), times(minus(most, mean), heaviest))
+    sides = [sums.column(Call("greatest", side, DOUBLE)) for side in (above, below)]
+    farthest = sums.column(_choose([(_below(number(0), mean), sides[0])], sides[1]))
+    return times(farthest, farthest)
 
 
 # The types of results.
