@@ -105,14 +105,14 @@ def read_fed_batch(stream: Stream, state: MergeState, elements: pa.Table, progre
 
 
 def count_ends(state: MergeState, batch: FedBatch) -> EndCounts:
-    """How often feeds had each end before the batch."""
+    """How often feeds had each end of the payloads of a batch before it."""
     chain = batch.chain
-    touched = np.zeros(batch.payloads.count * batch.feeds, dtype=bool)
-    touched[chain] = True
+    touched = np.zeros(batch.payloads.count, dtype=bool)
+    touched[batch.node] = True
     own = batch.payloads.codes[: batch.known]
     old_chains, old_ends = [], []
     for feed in range(batch.feeds):
-        has = np.flatnonzero(touched[own * batch.feeds + feed] & (state.ends[:, feed] != ABSENT))
+        has = np.flatnonzero(touched[own] & (state.ends[:, feed] != ABSENT))
         old_chains.append(own[has] * batch.feeds + feed)
         old_ends.append(state.ends[has, feed])
     said = batch.rows[OLD_END]
@@ -137,7 +137,7 @@ def count_ends(state: MergeState, batch: FedBatch) -> EndCounts:
         chain=chains[firsts],
         end=ends[firsts],
         count=count,
-        begins=np.concatenate([[0], np.cumsum(np.bincount(chains[firsts], minlength=len(touched)))]),
+        begins=np.concatenate([[0], np.cumsum(np.bincount(chains[firsts], minlength=len(touched) * batch.feeds))]),
         row=rows.codes,
         most=most,
         of_element=codes[had : had + len(chain)],
