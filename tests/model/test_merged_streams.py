@@ -95,6 +95,15 @@ def test_a_record_says_that_a_query_skips_what_nobody_needs() -> None:
     assert stream_from_record("quotes", json.loads(json.dumps(stream_to_record(stream)))) == stream
 
 
+def test_a_record_keeps_what_follows_from_plans_which_is_no_difference_of_declarations() -> None:
+    derived = FeedProperties(FeedOrder.STRICT, adjusts=False)
+    known, declared = (merged((Feed("old", query="q", derived=each),)) for each in (derived, None))
+    read = stream_from_record("quotes", json.loads(json.dumps(stream_to_record(known))))
+    assert read == declared
+    assert read.merged.feeds[0].derived == derived
+    assert stream_from_record("quotes", stream_to_record(declared)).merged.feeds[0].derived is None
+
+
 def test_a_stream_without_feeds_is_recorded_as_ever() -> None:
     assert "merge" not in stream_to_record(PLAIN)
     assert stream_from_record("quotes", stream_to_record(PLAIN)) == PLAIN

@@ -132,7 +132,7 @@ def feed_record(of: MergeStatus, each: FeedStatus) -> TableRecord:
         "landed": each.landed,
         "joins_at": _place_text(state.joins_at, timed),
         "wanted_from": None if state.wanted_from is None else event_time_text(state.wanted_from, timed),
-        "guarantees": guarantee_words(each.feed),
+        "guarantees": guarantee_words(each.guarantees),
         "commit": state.last_commit,
         "suspect": state.suspect_reason,
         "suspect_in": state.suspect_in,
@@ -160,7 +160,7 @@ def feed_row(of: MergeStatus, each: FeedStatus) -> TableRecord:
         "landed": "" if each.landed is None else each.landed,
         "joins_at": event_time_short(state.joins_at, timed) if joining else "",
         "wanted_from": event_time_short(state.wanted_from, timed),
-        "guarantees": ", ".join(guarantee_words(each.feed)),
+        "guarantees": ", ".join(guarantee_words(each.guarantees)),
     }
 
 

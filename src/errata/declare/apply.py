@@ -11,7 +11,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from upath import UPath
 
@@ -30,6 +30,9 @@ from errata.errors import ErrataError, UsageError
 from errata.intake.files import display_path, path_errors, url_scheme
 from errata.model.query import CheckedQuery, Query
 from errata.model.stream import Stream
+
+if TYPE_CHECKING:
+    from errata.language.plan import Plan
 
 SYSTEM_FOLDERS = ("/proc", "/sys", "/dev")
 """Folders with special files, which never end or have effects when they are read."""
@@ -212,6 +215,8 @@ def plan_apply(project: Project, drop: Collection[str] = (), shown: ApplyPlan | 
         if changes.refusals
         else _check_queries(project, texts, applied if shown is None else {**applied, **shown.checked})
     )
+    if checked and _fed_queries(project):
+        changes = plan_stream_changes(_with_derived(project, texts, checked), recorded, rows, drop)
     return ApplyPlan(
         project,
         tables,
@@ -261,20 +266,40 @@ def _check_queries(
     from errata.declare.query_plans import check_queries  # noqa: PLC0415
 
     checked = check_queries(project, texts, known)
-    if fed := [feed.query for each in project.streams.values() for feed in each.merged.feeds if feed.query]:
-        _check_query_feeds(project, texts, checked, fed)
+    if _fed_queries(project):
+        _check_query_feeds(project, texts, checked)
     return checked
 
 
-def _check_query_feeds(
-    project: Project, texts: Mapping[str, Query], checked: Mapping[str, CheckedQuery], fed: Collection[str]
-) -> None:
-    """Raise the mistakes in feeds that queries make."""
-    from errata.declare.query_feeds import check_query_feeds  # noqa: PLC0415 - few projects have such feeds
-    from errata.declare.query_plans import read_plans, with_inputs  # noqa: PLC0415
+def _fed_queries(project: Project) -> list[str]:
+    """The queries that are feeds."""
+    return [feed.query for each in project.streams.values() for feed in each.merged.feeds if feed.query]
+
+
+def _fed_plans(
+    project: Project, texts: Mapping[str, Query], checked: Mapping[str, CheckedQuery]
+) -> tuple[dict[str, Plan], dict[str, tuple[str, ...]]]:
+    """The plans of the queries that are feeds, and what each query reads."""
+    from errata.declare.query_plans import read_plans, with_inputs  # noqa: PLC0415 - few projects have such feeds
 
     reads = {name: each.reads for name, each in checked.items()}
-    plans = read_plans(project.streams, texts, with_inputs(fed, reads))
+    return read_plans(project.streams, texts, with_inputs(_fed_queries(project), reads)), reads
+
+
+def _with_derived(
+    project: Project, texts: Mapping[str, Query], checked: Mapping[str, CheckedQuery]
+) -> Mapping[str, Stream]:
+    """The declared streams, with what their feeds' queries guarantee."""
+    from errata.declare.feed_guarantees import with_derived  # noqa: PLC0415 - few projects have such feeds
+
+    return with_derived(project.streams, _fed_plans(project, texts, checked)[0])
+
+
+def _check_query_feeds(project: Project, texts: Mapping[str, Query], checked: Mapping[str, CheckedQuery]) -> None:
+    """Raise the mistakes in feeds that queries make."""
+    from errata.declare.query_feeds import check_query_feeds  # noqa: PLC0415 - few projects have such feeds
+
+    plans, reads = _fed_plans(project, texts, checked)
     mistakes = [
         UsageError(each.what, where=f"{project.file}: {each.where}", why=each.why, how=each.how)
         for each in check_query_feeds(project.streams, texts, plans, reads)

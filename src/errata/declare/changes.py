@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from errata.declare.feed_changes import feed_changes, refused_feed_losses
+from errata.declare.feed_changes import feed_changes, refused_feed_losses, same_guarantees
 from errata.declare.project import Project
 from errata.declare.queries import load_queries
 from errata.errors import RefusedError, UsageError
@@ -109,7 +109,7 @@ def plan_stream_changes(
         before, after = recorded[name], declared[name]
         found = refused_losses(before, after) if count else []
         refusals.extend(replace(each, noun=after.noun) for each in found)
-        if before != after and not found:
+        if (before != after or not same_guarantees(before, after)) and not found:
             changes.append(StreamChange(before, after, describe_stream_change(before, after)))
     creates = [StreamCreation(declared[name]) for name in sorted(declared) if name not in recorded]
     return StreamChanges(tuple(creates), tuple(changes), tuple(drops), tuple(refusals))

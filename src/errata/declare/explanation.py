@@ -18,6 +18,7 @@ from errata.declare.summary_words import declared_forms
 from errata.errors import unknown_name_error
 from errata.language.explain.explanation import Explanation, explain_plan
 from errata.language.near_support import near_obstacle
+from errata.language.plan import Plan
 from errata.language.queries import query_source, read_names, read_query
 from errata.language.route import choose_route
 from errata.model.bucket import Role
@@ -49,6 +50,12 @@ def explain_query(project: Project, name: str | None, text: str = "", where: str
     return explain_plan(
         read_query(text, where, sources, others=list(project.queries)), catalog_statistics(project), where
     )
+
+
+def declared_plans(project: Project, names: Iterable[str]) -> dict[str, Plan]:
+    """The plans of declared queries and of those that they read; no other file is opened."""
+    texts = _load_query_texts(project, names, {each.lower(): each for each in project.queries})
+    return read_plans(project.streams, texts, texts, project.queries)
 
 
 def evaluation_section(explanation: Explanation) -> str:

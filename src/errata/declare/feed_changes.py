@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from errata.model.feed import DisagreementPolicy, EmitPolicy, Feed, MergePolicy, StableRule
+from errata.model.feed import DisagreementPolicy, EmitPolicy, Feed, FeedProperties, MergePolicy, StableRule
 from errata.model.reduction import rate_text
 from errata.model.stream import Stream
 from errata.model.time import LOWEST, format_duration, format_instant
@@ -71,6 +71,9 @@ def feed_changes(before: Stream, after: Stream) -> tuple[str, ...]:
             details.append(f"feed {name} added: {feed_text(feed, after)}{starts}")
         elif feed != was[name]:
             details.append(f"feed {name}: {feed_text(was[name], before)} -> {feed_text(feed, after)}")
+        if name in was and was[name].derived != feed.derived and feed.derived is not None:
+            words = ", ".join(guarantee_words(feed.derived)).replace("no guarantees", "nothing")
+            details.append(f"feed {name}: the plan of query {feed.query} guarantees {words}")
     details += [f"feed {name} detached; what it has said stays" for name in was if name not in now]
     if [name for name in was if name in now] != [name for name in now if name in was]:
         details.append(f"feeds ordered {', '.join(now)}")
@@ -84,9 +87,14 @@ def feed_changes(before: Stream, after: Stream) -> tuple[str, ...]:
     return tuple(details)
 
 
+def same_guarantees(before: Stream, after: Stream) -> bool:
+    """Whether what follows from the plans of feeds' queries is the same."""
+    return [each.derived for each in before.merged.feeds] == [each.derived for each in after.merged.feeds]
+
+
 def feed_text(feed: Feed, stream: Stream) -> str:
     """A feed in words: where it comes from, what it guarantees, and how its stable point is known."""
-    parts = [_source_text(feed), *guarantee_words(feed)]
+    parts = [_source_text(feed), *guarantee_words(feed.properties)]
     if feed.stable is StableRule.MARKS:
         parts.append("stable by marks")
     if feed.joins_at != LOWEST:
@@ -102,9 +110,8 @@ def _source_text(feed: Feed) -> str:
     return f"{feed.landing.path} (settle {format_duration(feed.landing.settle)}, then {feed.landing.then.value})"
 
 
-def guarantee_words(feed: Feed) -> list[str]:
+def guarantee_words(properties: FeedProperties) -> list[str]:
     """What a feed guarantees; one word of warning if it is nothing."""
-    properties = feed.properties
     words = [f"order {properties.order.value}"] if properties.order.value != "none" else []
     words += ["ties fixed"] if properties.ties_fixed else []
     words += [] if properties.adjusts else ["inserts only"]

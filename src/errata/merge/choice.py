@@ -35,8 +35,11 @@ class AlgorithmChoice:
 
 
 def declared_properties(stream: Stream, derived: Mapping[str, FeedProperties] | None = None) -> list[FeedProperties]:
-    """What each feed guarantees: what is declared, and what follows from the plan of a query that makes it."""
-    known = derived or {}
+    """What each feed guarantees: what is declared, and what follows from the plan of a query that makes it. `derived`
+    has the latter by feed; None: as it was found out when the stream was declared."""
+    if derived is None:
+        derived = {feed.name: feed.derived for feed in stream.merged.feeds if feed.derived is not None}
+    known = derived
     return [
         what_either_guarantees(feed.properties, known[feed.name]) if feed.name in known else feed.properties
         for feed in stream.merged.feeds

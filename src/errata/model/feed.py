@@ -111,6 +111,8 @@ class Feed:
     """The time from which on it has everything (logical merge, V-B): it does not lead before the merge is there."""
     feedback: bool = False
     """Whether its query skips what the merged stream no longer needs (logical merge, V-D)."""
+    derived: FeedProperties | None = field(default=None, compare=False)
+    """What its query's plan guarantees, beside what is declared; `errata apply` finds it out."""
 
     def __post_init__(self) -> None:
         check_name("feed", self.name)
@@ -199,14 +201,25 @@ def _feed_to_record(feed: Feed) -> dict[str, Any]:
         "name": feed.name,
         "landing": landing_to_record(feed.landing),
         "query": feed.query,
-        "order": feed.properties.order.value,
-        "ties_fixed": feed.properties.ties_fixed,
-        "adjusts": feed.properties.adjusts,
-        "complete": feed.properties.complete,
+        **_properties_to_record(feed.properties),
         "stable": feed.stable.value,
         "joins_at": feed.joins_at,
         **({"feedback": True} if feed.feedback else {}),
+        **({} if feed.derived is None else {"derived": _properties_to_record(feed.derived)}),
     }
+
+
+def _properties_to_record(properties: FeedProperties) -> dict[str, Any]:
+    return {
+        "order": properties.order.value,
+        "ties_fixed": properties.ties_fixed,
+        "adjusts": properties.adjusts,
+        "complete": properties.complete,
+    }
+
+
+def _properties_from_record(record: dict[str, Any]) -> FeedProperties:
+    return FeedProperties(FeedOrder(record["order"]), record["ties_fixed"], record["adjusts"], record["complete"])
 
 
 def feeds_from_record(record: dict[str, Any] | None) -> MergedFeeds:
@@ -229,8 +242,9 @@ def _feed_from_record(record: dict[str, Any]) -> Feed:
         record["name"],
         landing_from_record(record["landing"]),
         record["query"],
-        FeedProperties(FeedOrder(record["order"]), record["ties_fixed"], record["adjusts"], record["complete"]),
+        _properties_from_record(record),
         StableRule(record["stable"]),
         record["joins_at"],
         record.get("feedback", False),
+        _properties_from_record(record["derived"]) if "derived" in record else None,
     )

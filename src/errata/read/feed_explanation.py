@@ -7,7 +7,6 @@ what the data has broken. Nothing is run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from errata.catalog import feeds, streams
 from errata.catalog.database import open_if_current
@@ -50,9 +49,16 @@ def explain_feeds(project: Project, stream: Stream) -> str:
     return "".join(f"{line}\n" for line in _explanation_lines(stream, derived, merge, known))
 
 
-def derived_properties(project: Project, stream: Stream) -> dict[str, FeedProperties]:  # noqa: ARG001
+def derived_properties(project: Project, stream: Stream) -> dict[str, FeedProperties]:
     """What follows from the plans of the queries that are feeds, by feed."""
-    return {}
+    queries = [feed.query for feed in stream.merged.feeds if feed.query is not None]
+    if not queries:
+        return {}
+    from errata.declare.explanation import declared_plans  # noqa: PLC0415 - most feeds are files
+    from errata.declare.feed_guarantees import with_derived  # noqa: PLC0415
+
+    found = with_derived(project.streams, declared_plans(project, queries))[stream.name]
+    return {feed.name: feed.derived for feed in found.merged.feeds if feed.derived is not None}
 
 
 def _known_feeds(project: Project, name: str) -> tuple[MergeRecord | None, list[FeedState]]:
@@ -102,7 +108,7 @@ def _policy_lines(policy: MergePolicy) -> Iterator[str]:
 def _derived_lines(feed: Feed, found: FeedProperties, derived: Mapping[str, FeedProperties]) -> Iterator[str]:
     if feed.query is None or feed.name not in derived:
         return
-    words = ", ".join(guarantee_words(replace(feed, properties=derived[feed.name], feedback=False)))
+    words = ", ".join(guarantee_words(derived[feed.name]))
     yield f"from the plan of query {feed.query}: {words}"
     if found not in (derived[feed.name], feed.properties):
-        yield f"with what is declared: {', '.join(guarantee_words(replace(feed, properties=found, feedback=False)))}"
+        yield f"with what is declared: {', '.join(guarantee_words(found))}"

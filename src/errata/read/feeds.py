@@ -21,10 +21,10 @@ from errata.catalog.streams import StreamState
 from errata.declare.site import Site
 from errata.errors import ErrataError, unknown_name_error
 from errata.intake.files import list_landed
-from errata.merge.choice import AlgorithmChoice, choose_algorithm
+from errata.merge.choice import AlgorithmChoice, choose_algorithm, what_either_guarantees
 from errata.model.commit import Commit
 from errata.model.counts import count_text
-from errata.model.feed import Feed
+from errata.model.feed import Feed, FeedProperties
 from errata.model.stream import Stream
 from errata.model.time import LOWEST, format_instant
 from errata.read.row_keys import key_table, key_texts
@@ -67,6 +67,12 @@ class FeedStatus:
     @property
     def name(self) -> str:
         return self.feed.name
+
+    @property
+    def guarantees(self) -> FeedProperties:
+        """What is declared, and what follows from the plan of its query."""
+        derived = self.feed.derived
+        return self.feed.properties if derived is None else what_either_guarantees(self.feed.properties, derived)
 
     @property
     def counts(self) -> bool:

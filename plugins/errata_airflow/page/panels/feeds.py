@@ -104,7 +104,7 @@ def _merged_stream(site: Site, of: MergeStatus) -> MergedStream:
             each,
             [(low, each.state.stable)] if each.state.stable != LOWEST else [],
             MARKS[each.role],
-            ", ".join(guarantee_words(each.feed)),
+            ", ".join(guarantee_words(each.guarantees)),
         )
         for each in of.feeds
     ]
