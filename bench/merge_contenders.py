@@ -1,8 +1,10 @@
-"""What is compared: the algorithms of the merge, run over the same files, from Parquet to Parquet."""
+"""What is compared: the algorithms of the merge, the naive one with an index for each feed, and cleansing in front of
+R1; run over the same files, from Parquet to Parquet."""
 
 from __future__ import annotations
 
 import gc
+import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.measure import Timings, interleaved
+from bench.merge_naive import CleansingMerger, NaiveMerger
 from bench.merge_workload import ChunkOfElements, ElementReader, FeedChunks, StepProgress, merged_stream
 from errata.merge.merging import merge_by
 from errata.merge.state import empty_state
@@ -22,6 +25,9 @@ from errata.model.feed import MergeAlgorithm, MergePolicy
 from errata.model.stream import Stream
 
 AfterChunk = Callable[[], None]
+
+
+NAIVE, CLEANSE = "naive R3", "cleanse, then R1"
 
 
 class Merger(Protocol):
@@ -48,6 +54,9 @@ class AlgorithmMerger:
 
 def make_merger(name: str, feeds: int, policy: MergePolicy | None = None) -> tuple[Stream, Merger]:
     """A contender by its name, and the stream that it merges."""
+    if name in (NAIVE, CLEANSE):
+        stream = merged_stream(feeds, MergeAlgorithm.R3)
+        return stream, NaiveMerger(stream) if name == NAIVE else CleansingMerger(stream)
     algorithm = MergeAlgorithm(name)
     stream = merged_stream(feeds, algorithm, policy)
     return stream, AlgorithmMerger(stream, algorithm)
@@ -57,8 +66,10 @@ def make_merger(name: str, feeds: int, policy: MergePolicy | None = None) -> tup
 class MergedOutput:
     """What came out of a merge."""
 
-    inserts: int = 0
-    corrections: int = 0
+    inserts: int
+    corrections: int
+    merging: float
+    """Seconds of the merge alone, without reading and writing files."""
 
 
 def merge_files(
@@ -69,24 +80,29 @@ def merge_files(
     stream, merger = make_merger(name, chunks.feeds, policy)
     reader, reached = ElementReader(stream), StepProgress(stream)
     inserts = corrections = 0
+    merging = 0.0
     for number, files in enumerate(chunks.files):
-        new, changed = _merge_one(merger, reader, reached, files)
+        new, changed, took = _merge_one(merger, reader, reached, files)
         pq.write_table(new, out / f"rows-{number:05}.parquet", compression="none", use_dictionary=False)
         pq.write_table(changed, out / f"corrections-{number:05}.parquet", compression="none", use_dictionary=False)
         inserts, corrections = inserts + new.num_rows, corrections + changed.num_rows
+        merging += took
         del new, changed
         if after_chunk is not None:
             after_chunk()
-    return MergedOutput(inserts, corrections)
+    return MergedOutput(inserts, corrections, merging)
 
 
 def _merge_one(
     merger: Merger, reader: ElementReader, reached: StepProgress, files: Sequence[Path]
-) -> tuple[pa.Table, pa.Table]:
-    """What a chunk brings. When it is written, nothing is left but what the merger remembers."""
+) -> tuple[pa.Table, pa.Table, float]:
+    """What a chunk brings, and how long the merge took. When it is written, nothing is left but what the merger
+    remembers."""
     chunk = reader.read(files)
-    new, changed = merger.merge(chunk, reached.after(chunk.stables))
-    return new, changed
+    progress = reached.after(chunk.stables)
+    began = time.perf_counter()
+    new, changed = merger.merge(chunk, progress)
+    return new, changed, time.perf_counter() - began
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,3 +141,15 @@ def timed_merges(names: Sequence[str], chunks: FeedChunks, out: Path, rounds: in
 
 def _timed(name: str, chunks: FeedChunks, out: Path, _: int) -> None:
     merge_files(name, chunks, out / name.replace(" ", "-"))
+
+
+def merging_times(names: Sequence[str], chunks: FeedChunks, out: Path, rounds: int) -> Timings:
+    """The seconds of the merge alone, of each contender over the same files, in turn. The first round does not
+    count."""
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(1 + rounds):
+        for name in names if number % 2 == 0 else reversed(names):
+            took = merge_files(name, chunks, out / name.replace(" ", "-")).merging
+            if number > 0:
+                seconds[name].append(took)
+    return Timings(seconds)

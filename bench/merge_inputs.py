@@ -10,23 +10,23 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
-from bench.measure import Grid, Metric, Outcome, Picture, Timings, talk
-from bench.merge_contenders import held_bytes, timed_merges
+from bench.measure import Grid, Metric, Outcome, Picture, talk
+from bench.merge_contenders import CLEANSE, NAIVE, held_bytes, merging_times, timed_merges
 from bench.merge_workload import FeedChunks, made_feeds, write_chunks
 from errata.generate.feeds import EventSpec, FeedFaults, event_table
 from errata.model.feed import MergeAlgorithm
 from errata.model.time import SECOND
 
 R0, R1, R2, R3, R4 = (each.value for each in MergeAlgorithm)
-ALL = (R0, R1, R2, R3, R4)
-UNORDERED = (R3, R4)
+ALL = (R0, R1, R2, R3, R4, NAIVE)
+UNORDERED = (R3, NAIVE, CLEANSE)
 
 LARGE, SMALL = 1_000, 16
 """Bytes of an event's text: the paper's, and about as many as a row of numbers has."""
 GAP = 200
 """Microseconds between two events, on average."""
 CHUNK_EVENTS = 20_000
-"""Events of a batch of the merge, about."""
+"""Events of a batch of the merge, about, where throughput from files to files is measured."""
 MEBIBYTE = 1 << 20
 
 GOALS = {R0: ">= 2", R1: ">= 2", R2: ">= 2", R3: ">= 1", R4: ">= 0.5"}
@@ -52,78 +52,132 @@ class InputAmounts:
 
 
 @dataclass(frozen=True, slots=True)
+class EnforcedAmounts:
+    """How much is merged of feeds out of order."""
+
+    events: int
+    """Events with large texts."""
+    active: int
+    timed_events: int
+    """Events with small texts, which go from files to files."""
+    inputs: Sequence[int] = (2, 4, 6, 8, 10)
+    batches: Sequence[int] = (1_000, 5_000, 20_000)
+    """Events of a batch. The paper merges element by element: the first is nearest to it."""
+    rounds: int = 3
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """What was measured of each contender, by number of inputs."""
 
     inputs: Sequence[int]
-    held: Mapping[str, Sequence[float]]
+    held: Mapping[str, list[float]]
     """MiB."""
-    rates: Mapping[str, Sequence[float]]
+    rates: Mapping[str, list[float]]
     """Million elements a second."""
-    timings: Sequence[Timings]
+
+    @classmethod
+    def nothing(cls, names: Sequence[str], inputs: Sequence[int]) -> Measured:
+        return cls(inputs, {name: [] for name in names}, {name: [] for name in names})
+
+    def memory_growth(self, names: Sequence[str], what: str) -> list[Metric]:
+        """How much more is remembered of the most inputs than of the fewest."""
+        title = f"{what}, {self.inputs[-1]} inputs beside {self.inputs[0]}"
+        return [
+            Metric(
+                f"memory of {name}, {title}",
+                self.held[name][-1] / self.held[name][0],
+                "times",
+                "<= 1.5" if name == R3 else None,
+            )
+            for name in names
+        ]
 
 
 def input_figures(amounts: InputAmounts, folder: Path) -> Outcome:
     """Figures 2 and 3."""
-    found = _measured("ordered feeds", ALL, IN_ORDER, amounts, folder)
+    found = Measured.nothing(ALL, amounts.inputs)
+    held, timed = (
+        EventSpec(events, gap=GAP, lifetime=amounts.active * GAP)
+        for events in (amounts.held_events, amounts.timed_events)
+    )
+    for inputs in amounts.inputs:
+        talk.log(f"ordered feeds: {inputs} inputs")
+        large = _chunks(folder / "large", inputs, IN_ORDER, held, LARGE)
+        for name in ALL:
+            found.held[name].append(held_bytes(name, large, folder / "out").most / MEBIBYTE)
+        large.remove()
+        small = _chunks(folder / "small", inputs, IN_ORDER, timed, SMALL)
+        timings = timed_merges(ALL, small, folder / "out", amounts.rounds)
+        for name in ALL:
+            found.rates[name].append(small.elements / timings.median(name) / 1_000_000)
+        small.remove()
+    least = "least of all numbers of inputs"
     metrics = [
-        Metric(
-            f"throughput of {name}, ordered feeds, least of all numbers of inputs", min(rates), "M/s", GOALS.get(name)
-        )
+        Metric(f"throughput of {name}, ordered feeds, {least}", min(rates), "M/s", GOALS.get(name))
         for name, rates in found.rates.items()
     ]
-    most = found.inputs[-1]
-    growth = [
-        Metric(
-            f"memory of {name}, ordered feeds, {most} inputs beside {found.inputs[0]}",
-            found.held[name][-1] / found.held[name][0],
-            "times",
-            "<= 1.5" if name == R3 else None,
-        )
-        for name in (R3, R4)
-    ]
-    return Outcome([*growth, *metrics], *_drawn(found, ("figure2", "figure3"), "ordered feeds"))
+    grown = found.memory_growth((R3, NAIVE), "ordered feeds")
+    return Outcome([*grown, *metrics], *_drawn(found, ("figure2", "figure3"), "ordered feeds"))
 
 
-def enforced_figures(amounts: InputAmounts, folder: Path) -> Outcome:
-    """Figure 7."""
-    found = _measured("unordered feeds", UNORDERED, ENFORCED, amounts, folder)
-    most, held = found.inputs[-1], found.held
-    metrics = [
-        Metric(
-            f"memory of {name}, unordered feeds, {most} inputs beside {found.inputs[0]}",
-            held[name][-1] / held[name][0],
-            "times",
-            "<= 1.5" if name == R3 else None,
-        )
-        for name in UNORDERED
-    ]
-    metrics.append(Metric("throughput of R3, unordered feeds, least", min(found.rates[R3]), "M/s", GOALS[R3]))
-    return Outcome(metrics, *_drawn(found, ("figure7-memory", "figure7"), "unordered feeds"))
-
-
-def _measured(what: str, names: Sequence[str], faults: FeedFaults, amounts: InputAmounts, folder: Path) -> Measured:
-    held: dict[str, list[float]] = {name: [] for name in names}
-    rates: dict[str, list[float]] = {name: [] for name in names}
-    timings = []
+def enforced_figures(amounts: EnforcedAmounts, folder: Path) -> Outcome:
+    """Figure 7: memory, and throughput of the merge alone."""
+    found = Measured.nothing(UNORDERED, amounts.inputs)
+    spec = EventSpec(amounts.events, gap=GAP, lifetime=amounts.active * GAP)
+    by_batch: dict[str, list[float]] = {name: [] for name in UNORDERED}
     for inputs in amounts.inputs:
-        talk.log(f"{what}: {inputs} inputs")
-        large = _chunks(folder / f"large-{inputs}", inputs, faults, amounts.held_events, amounts.active, LARGE)
-        for name in names:
-            held[name].append(held_bytes(name, large, folder / "out").most / MEBIBYTE)
-        small = _chunks(folder / f"small-{inputs}", inputs, faults, amounts.timed_events, amounts.active, SMALL)
-        timings.append(timed_merges(names, small, folder / "out", amounts.rounds))
-        for name in names:
-            rates[name].append(small.elements / timings[-1].median(name) / 1_000_000)
-        large.remove()
-        small.remove()
-    return Measured(amounts.inputs, held, rates, timings)
+        talk.log(f"unordered feeds: {inputs} inputs")
+        chunks = _chunks(folder / "large", inputs, ENFORCED, spec, LARGE, amounts.batches[0])
+        for name in UNORDERED:
+            found.held[name].append(held_bytes(name, chunks, folder / "out").most / MEBIBYTE)
+        timings = merging_times(UNORDERED, chunks, folder / "out", amounts.rounds)
+        for name in UNORDERED:
+            found.rates[name].append(chunks.elements / timings.median(name) / 1_000_000)
+        chunks.remove()
+    most = amounts.inputs[-1]
+    for name in UNORDERED:
+        by_batch[name].append(found.rates[name][-1])
+    for batch in amounts.batches[1:]:
+        talk.log(f"unordered feeds: {most} inputs, batches of {batch:,} events")
+        chunks = _chunks(folder / "large", most, ENFORCED, spec, LARGE, batch)
+        others = merging_times(UNORDERED, chunks, folder / "out", amounts.rounds)
+        for name in UNORDERED:
+            by_batch[name].append(chunks.elements / others.median(name) / 1_000_000)
+        chunks.remove()
+    held = found.held
+    metrics = found.memory_growth(UNORDERED, "unordered feeds")
+    metrics += [
+        Metric(f"memory of {name} beside R3, {most} inputs", held[name][-1] / held[R3][-1], "times")
+        for name in (NAIVE, CLEANSE)
+    ]
+    metrics += [
+        Metric(f"throughput of R3 beside {name}, {most} inputs", timings.ratio(name, R3), "times", goal)
+        for name, goal in ((NAIVE, ">= 2"), (CLEANSE, ">= 3"))
+    ]
+    metrics.append(_end_to_end(amounts, folder))
+    pictures, grids = _drawn(found, ("figure7-memory", "figure7"), "unordered feeds")
+    title = f"Million elements a second of the merge alone, {most} unordered feeds, by events in a batch"
+    grids.append(Grid("figure7-batches", title, [f"{batch:,}" for batch in amounts.batches], by_batch))
+    return Outcome(metrics, pictures, grids)
 
 
-def _chunks(folder: Path, inputs: int, faults: FeedFaults, events: int, active: int, text_bytes: int) -> FeedChunks:
-    """Files of so many inputs. Their events last as long as so many of them are active."""
-    table = event_table(EventSpec(events, gap=GAP, lifetime=active * GAP))
-    return write_chunks(folder, made_feeds(table, [faults] * inputs), max(2, events // CHUNK_EVENTS), text_bytes)
+def _end_to_end(amounts: EnforcedAmounts, folder: Path) -> Metric:
+    """Unordered feeds with small texts, from files to files."""
+    spec = EventSpec(amounts.timed_events, gap=GAP, lifetime=amounts.active * GAP)
+    chunks = _chunks(folder / "small", amounts.inputs[-1], ENFORCED, spec, SMALL)
+    seconds = timed_merges((R3,), chunks, folder / "out", amounts.rounds).median(R3)
+    chunks.remove()
+    what = f"throughput of R3, {amounts.inputs[-1]} unordered feeds, from files to files"
+    return Metric(what, chunks.elements / seconds / 1_000_000, "M/s", GOALS[R3])
+
+
+def _chunks(
+    folder: Path, inputs: int, faults: FeedFaults, spec: EventSpec, text_bytes: int, batch: int = CHUNK_EVENTS
+) -> FeedChunks:
+    """Files of so many inputs, in batches of about so many events."""
+    feeds = made_feeds(event_table(spec), [faults] * inputs)
+    return write_chunks(folder, feeds, max(2, spec.events // batch), text_bytes)
 
 
 def _drawn(found: Measured, names: tuple[str, str], what: str) -> tuple[list[Picture], list[Grid]]:

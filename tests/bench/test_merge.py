@@ -22,8 +22,19 @@ from bench.merge_arrivals import (
     variation,
 )
 from bench.merge_behaviour import BehaviourAmounts, behaviour_figures
-from bench.merge_contenders import held_bytes, merge_files
-from bench.merge_inputs import ALL, ENFORCED, IN_ORDER, R0, R3, R4, InputAmounts, enforced_figures, input_figures
+from bench.merge_contenders import CLEANSE, NAIVE, held_bytes, merge_files
+from bench.merge_inputs import (
+    ALL,
+    ENFORCED,
+    IN_ORDER,
+    R0,
+    R3,
+    R4,
+    EnforcedAmounts,
+    InputAmounts,
+    enforced_figures,
+    input_figures,
+)
 from bench.merge_workload import ElementReader, made_feeds, merged_stream, write_chunks
 
 from errata.generate.feed_files import cut_feeds, feed_rows
@@ -87,12 +98,12 @@ def test_congestion_delays_what_is_sent_meanwhile() -> None:
     assert variation(np.array([1.0, 3.0])) == 0.5
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [*ALL, CLEANSE])
 def test_every_contender_brings_the_events_of_the_table(name: str, tmp_path: Path) -> None:
     """Rows and corrections that come out are the table of events."""
     (seed,) = seeds(name, 1)
     table = event_table(EventSpec(2_000, seed=seed, twice=0.2 if name == R4 else 0.0))
-    faults = ENFORCED if name in (R3, R4) else IN_ORDER
+    faults = ENFORCED if name in (R3, R4, NAIVE, CLEANSE) else IN_ORDER
     chunks = write_chunks(tmp_path / "in", made_feeds(table, [faults] * 3, seed), 6)
     merged = merge_files(name, chunks, tmp_path / "out")
     rows = pa.concat_tables(pq.read_table(file) for file in sorted((tmp_path / "out").glob("rows-*")))
@@ -130,13 +141,15 @@ TINY = InputAmounts(held_events=1_000, active=200, timed_events=2_000, inputs=(2
 
 
 def test_figures_by_inputs(tmp_path: Path) -> None:
-    ordered, enforced = input_figures(TINY, tmp_path / "a"), enforced_figures(TINY, tmp_path / "b")
+    ordered = input_figures(TINY, tmp_path / "a")
+    tiny = EnforcedAmounts(events=1_000, active=200, timed_events=2_000, inputs=(2, 3), batches=(500, 1_000), rounds=1)
+    enforced = enforced_figures(tiny, tmp_path / "b")
     assert _names(ordered) == {"figure2", "figure3"}
-    assert _names(enforced) == {"figure7-memory", "figure7"}
+    assert {grid.name for grid in enforced.grids} == {"figure7-memory", "figure7", "figure7-batches"}
     _check_finite(ordered)
     _check_finite(enforced)
     assert [metric.goal for metric in ordered.metrics if metric.goal] == ["<= 1.5", *[">= 2"] * 3, ">= 1", ">= 0.5"]
-    assert [metric.goal for metric in enforced.metrics if metric.goal] == ["<= 1.5", ">= 1"]
+    assert [metric.goal for metric in enforced.metrics if metric.goal] == ["<= 1.5", ">= 2", ">= 3", ">= 1"]
 
 
 def test_figures_of_behaviour(tmp_path: Path) -> None:
