@@ -15,6 +15,9 @@ from errata.answer.run_plan import plan_run
 from errata.answer.runs import exit_code
 from errata.answer.steps import StepKind
 from errata.catalog import commits, streams
+from errata.errors import UsageError
+from errata.read.results import ResultsRequest, open_results
+from errata.read.wording import commit_summary
 from fixtures.merged_queries import (
     DEAR,
     FEEDBACK,
@@ -162,3 +165,20 @@ def test_random_runners_of_a_feed_that_skips(tmp_path: Path, spark: SparkSession
     there.run("v2")
     check_skips(there, of)
     assert {key(there, row) for row in merged(there)} == {key(there, row) for row in results(there, "v1", of)}
+
+
+def test_the_log_tells_what_was_skipped(tmp_path: Path, spark: SparkSession) -> None:
+    there = begin(tmp_path, feeds=FEEDBACK)
+    there.take(quotes=FIRST)
+    there.run()
+    there.take(quotes=[f"{at},a,{at % 7}" for at in range(7, 30)])
+    there.run("v1")
+    there.take(quotes=["30,a,9"])
+    there.run("v2")
+    (skip,) = [each for each in commits.list_commits(there.site.catalog) if "skipped_to" in each.summary]
+    assert "those after 6 and before 29 skipped" in commit_summary(skip)
+    with (
+        pytest.raises(UsageError, match="is earlier than what query v2 has answers for"),
+        open_results(there.site, ResultsRequest("v2", at=20)),
+    ):
+        pass

@@ -319,7 +319,7 @@ def _evaluation_summary(done: EvaluationCommit) -> dict[str, object]:
     if done.measures.engine:
         told |= {"engine": done.measures.engine, "engine_why": done.measures.engine_why}
     if done.skipped_to is not None:
-        told |= {"skipped_from": done.span.since, "skipped_to": done.skipped_to}
+        told |= {"skipped_from": done.span.since, "skipped_to": done.skipped_to, "timed": done.shape.timed}
     if (swept := done.correction) is not None:
         told |= {"technique": swept.technique, "compared": swept.compared, "changed": swept.changed}
         if swept.refused:

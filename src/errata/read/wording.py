@@ -212,7 +212,17 @@ def _evaluation_summary(summary: Mapping[str, object]) -> str:
     results = count_text(_summary_count(summary, "results"), "new result")
     form = " in its new form" if summary.get("new_form") else " anew" if summary.get("anew") else ""
     as_of = _summary_count(summary, "data_commit")
-    return f"query {summary.get('query', '')}{form} answered as of commit {as_of}: {results}{_engine_suffix(summary)}"
+    told = f"query {summary.get('query', '')}{form} answered as of commit {as_of}: {results}{_skip_suffix(summary)}"
+    return f"{told}{_engine_suffix(summary)}"
+
+
+def _skip_suffix(summary: Mapping[str, object]) -> str:
+    """What a query that is a feed has left out."""
+    if "skipped_to" not in summary:
+        return ""
+    ends = [_summary_count(summary, name) for name in ("skipped_from", "skipped_to")]
+    after, to = (event_time_short(each, bool(summary.get("timed"))) for each in ends)
+    return f", those after {after} and before {to} skipped"
 
 
 def _engine_suffix(summary: Mapping[str, object]) -> str:
