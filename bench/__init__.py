@@ -34,7 +34,7 @@ BENCHMARKS: Mapping[str, str] = {
 PARTS: Mapping[str, Sequence[str]] = {
     "airflow": ("submit", "connect", "parsing"),
     "evaluate": ("mix", "windows", "fixed", "planning"),
-    "merge": ("inputs", "behaviour", "enforced", "arrivals"),
+    "merge": ("inputs", "behaviour", "enforced", "arrivals", "switching"),
     "psoup": ("arrival", "invocation", "http", "registration"),
     "reduction": ("insertion", "reads", "beside", "peers"),
     "replay": ("table3", "overhead", "one", "many", "peers", "direct"),
