@@ -82,3 +82,16 @@ def test_the_overview_points_at_the_page(client: TestClient, project: Path) -> N
     text = seen(client, "")
     assert "feed third of quotes is suspect: it has contradicted what it had said to be stable" in text
     assert "feeds of quotes disagree about 1 key" in text
+
+
+def test_the_pages_of_streams_tell_of_feeds_and_where_their_files_land(client: TestClient, project: Path) -> None:
+    text = seen(client, "streams")
+    assert f"put files into {project}/landing/nyse, {project}/landing/mirror" in text
+    text = seen(client, "streams/quotes")
+    assert f"Put files of nyse into {project}/landing/nyse: the append DAG takes them in." in text
+    assert "errata ingest quotes --feed FEED FILES" in text
+    stand_merged()
+    assert "Feeds nyse leads, 2 of 3, quorum 2, third suspect, mirror missing, 1 disputed" in seen(
+        client, "streams/quotes"
+    )
+    assert "Feeds" not in seen(client, "streams/plain").replace("Merged feeds", "")

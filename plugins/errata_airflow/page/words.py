@@ -17,6 +17,7 @@ from errata.model.counts import count_text
 from errata.model.technique import Technique
 from errata.model.time import DAY, HOUR, MINUTE, SECOND
 from errata.read.details import PATTERN_TEXTS, POLICY_TEXTS
+from errata.read.feeds import merge_words
 from errata.read.overview import repair_hint, waiting_reason
 from errata.read.status import QueryProgress, QueryStatus
 from errata.read.wording import (
@@ -78,6 +79,7 @@ def environment(folder: Path) -> Environment:
         "policies": POLICY_TEXTS,
         "routes": ROUTES,
         "mend": repair_hint,
+        "merge_words": merge_words,
         "waits_for": waiting_reason,
         "state": state,
         "task_path": task_path,
