@@ -3,20 +3,14 @@ killed at every step, as a power cut would."""
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
 import random
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -38,12 +32,12 @@ from errata.reduce.vacuum import FullVacuumReport, plan_everything, vacuum_every
 from fixtures.catalog import NOW
 from fixtures.clock import FixedClock
 from fixtures.flows import Builder, House, build
+from fixtures.killed_steps import OnStep, StepServer, report_calls, serve, step_server
 from fixtures.layers import Layers, a_row, layers, plain
 from fixtures.oracle.revision import Row
 from fixtures.postgres import FreshDatabase
 from fixtures.reduced import check_inline_bytes, copies_of, sampled
 
-TESTS = Path(__file__).resolve().parents[1]
 LONG = 9 * DAY
 """A grace within which no file passes for an orphan."""
 
@@ -176,25 +170,14 @@ def test_two_at_once_do_no_harm_and_the_next_tidies_up(house: House) -> None:
 # Killed at every step.
 
 
-def run_and_die(url: str, folder: Path, step: int, tell: int) -> None:
-    """Vacuum in many small commits, and die before step `step`: each commit, writing and removal is one."""
+def vacuum(url: str, folder: Path, on_step: OnStep) -> None:
+    """Vacuum in many small commits: each commit, writing and removal is a step."""
     project = pickle.loads((folder / "project.pickle").read_bytes())
     project = replace(project, catalog=url, warehouse=str(folder / "warehouse"))
     catalog = open_catalog(url, FixedClock(NOW))
-    taken = 0
-
-    def on_step(*_: Any) -> None:
-        nonlocal taken
-        taken += 1
-        os.write(tell, b".")
-        if taken == step:
-            os.kill(os.getpid(), signal.SIGKILL)
-
     event.listen(catalog.engine, "commit", on_step)
-    for name in ("write", "remove"):
-        setattr(Warehouse, name, _stepping(getattr(Warehouse, name), on_step))
+    report_calls(Warehouse, ("write", "remove"), on_step)
     vacuum_in_small_commits(Site(project, catalog, Warehouse(project.warehouse)))
-    on_step()
 
 
 def vacuum_in_small_commits(site: Site) -> FullVacuumReport:
@@ -206,54 +189,10 @@ def vacuum_in_small_commits(site: Site) -> FullVacuumReport:
     return report
 
 
-def _stepping(act: Any, on_step: Any) -> Any:
-    def stepping(*arguments: Any) -> Any:
-        on_step()
-        return act(*arguments)
-
-    return stepping
-
-
-def serve() -> None:
-    """Import once, and fork for each run."""
-    for line in sys.stdin:
-        url, folder, step = json.loads(line)
-        told, tell = os.pipe()
-        child = os.fork()
-        if not child:
-            os.close(told)
-            try:
-                run_and_die(url, Path(folder), step, tell)
-            except BaseException as error:  # noqa: BLE001 - the process ends here, whatever happened
-                sys.stderr.write(f"{error!r}\n")
-                sys.stderr.flush()
-                os._exit(1)
-            os._exit(0)
-        os.close(tell)
-        with os.fdopen(told, "rb") as steps:
-            taken = len(steps.read())
-        _, status = os.waitpid(child, 0)
-        sys.stdout.write(json.dumps([os.WIFSIGNALED(status), status == 0, taken]) + "\n")
-        sys.stdout.flush()
-
-
 @pytest.fixture(scope="module")
-def server() -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-W", "ignore", str(Path(__file__)), "serve"]
-    environ = os.environ | {"PYTHONPATH": str(TESTS)}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ) as running:
+def server() -> Iterator[StepServer]:
+    with step_server(__file__) as running:
         yield running
-        assert running.stdin is not None
-        running.stdin.close()
-
-
-def killed_at(server: subprocess.Popen[str], url: str, folder: Path, step: int) -> tuple[bool, bool, int]:
-    assert server.stdin is not None
-    assert server.stdout is not None
-    server.stdin.write(json.dumps([url, str(folder), step]) + "\n")
-    server.stdin.flush()
-    killed, sound, steps = json.loads(server.stdout.readline())
-    return killed, sound, steps
 
 
 def state_of(done: Layers) -> tuple[object, ...]:
@@ -272,7 +211,7 @@ def test_killed_at_every_step_and_run_again(
     stride: int,
     chance: random.Random,
     fresh_database: FreshDatabase,
-    server: subprocess.Popen[str],
+    server: StepServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -304,7 +243,7 @@ def test_killed_at_every_step_and_run_again(
         return Layers(House(within, site), stream, inline=False)
 
     place = copied("whole")
-    _, sound, steps = killed_at(server, *place, 0)
+    _, sound, steps = server.killed_at(*place, 0)
     assert sound
     assert steps > 20
     whole = opened(*place)
@@ -313,7 +252,7 @@ def test_killed_at_every_step_and_run_again(
     whole.house.catalog.close()
     for step in range(1 + chance.randrange(stride), steps + 1, stride):
         place = copied(f"step {step}")
-        assert killed_at(server, *place, step) == (True, False, step)
+        assert server.killed_at(*place, step) == (True, False, step)
         left = opened(*place)
         named = {each.path for role in Role for each in left.stored(role, commits.newest_commit(left.house.catalog))}
         assert {path for path in named if path is not None} <= left.house.files(), "no index row names what is gone"
@@ -331,4 +270,4 @@ def test_killed_at_every_step_and_run_again(
 
 
 if __name__ == "__main__":
-    serve()
+    serve(vacuum)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,9 +32,9 @@ from errata.model.time import DAY, HOUR, SECOND
 from fixtures.catalog import NOW, a_bucket
 from fixtures.clock import FixedClock
 from fixtures.flows import House, a_feed, build
+from fixtures.killed_steps import OnStep, StepServer, report_calls, serve, step_server
 from fixtures.postgres import FreshDatabase
 
-TESTS = Path(__file__).resolve().parents[2]
 HEX = "0123456789abcdef" * 2
 
 
@@ -413,76 +409,21 @@ LONG = 9 * DAY
 """A grace that lets no file pass for an orphan that is on the list."""
 
 
-def run_and_die(url: str, folder: Path, step: int, tell: int) -> None:
-    """Vacuum, and die before step `step`: each statement, commit and removal is one, and the end."""
+def vacuum(url: str, folder: Path, on_step: OnStep) -> None:
+    """Vacuum: each statement, commit and removal is a step."""
     project = pickle.loads((folder / "project.pickle").read_bytes())
     project = replace(project, catalog=url, warehouse=str(folder / "warehouse"))
     catalog = open_catalog(url, FixedClock(NOW + DAY))
-    taken = 0
-
-    def on_step(*_: Any) -> None:
-        nonlocal taken
-        taken += 1
-        os.write(tell, b".")
-        if taken == step:
-            os.kill(os.getpid(), signal.SIGKILL)
-
     for name in ("before_cursor_execute", "commit"):
         event.listen(catalog.engine, name, on_step)
-    for name in ("remove", "remove_if_empty"):
-        setattr(Warehouse, name, _stepping(getattr(Warehouse, name), on_step))
+    report_calls(Warehouse, ("remove", "remove_if_empty"), on_step)
     run_vacuum(Site(project, catalog, Warehouse(project.warehouse)), grace=LONG)
-    on_step()
-
-
-def _stepping(act: Any, on_step: Any) -> Any:
-    def stepping(*arguments: Any) -> Any:
-        on_step()
-        return act(*arguments)
-
-    return stepping
-
-
-def serve() -> None:
-    """Import once, and fork for each run."""
-    for line in sys.stdin:
-        url, folder, step = json.loads(line)
-        told, tell = os.pipe()
-        child = os.fork()
-        if not child:
-            os.close(told)
-            try:
-                run_and_die(url, Path(folder), step, tell)
-            except BaseException as error:  # noqa: BLE001 - the process ends here, whatever happened
-                sys.stderr.write(f"{error!r}\n")
-                sys.stderr.flush()
-                os._exit(1)
-            os._exit(0)
-        os.close(tell)
-        with os.fdopen(told, "rb") as steps:
-            taken = len(steps.read())
-        _, status = os.waitpid(child, 0)
-        sys.stdout.write(json.dumps([os.WIFSIGNALED(status), status == 0, taken]) + "\n")
-        sys.stdout.flush()
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-W", "ignore", str(Path(__file__)), "serve"]
-    environ = os.environ | {"PYTHONPATH": str(TESTS)}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ) as running:
+def server() -> Iterator[StepServer]:
+    with step_server(__file__) as running:
         yield running
-        assert running.stdin is not None
-        running.stdin.close()
-
-
-def killed_at(server: subprocess.Popen[str], url: str, folder: Path, step: int) -> tuple[bool, bool, int]:
-    assert server.stdin is not None
-    assert server.stdout is not None
-    server.stdin.write(json.dumps([url, str(folder), step]) + "\n")
-    server.stdin.flush()
-    killed, sound, steps = json.loads(server.stdout.readline())
-    return killed, sound, steps
 
 
 def to_be_killed(folder: Path, url: str) -> Archive:
@@ -502,7 +443,7 @@ def to_be_killed(folder: Path, url: str) -> Archive:
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_killed_at_every_step_and_run_again(
-    kind: str, fresh_database: FreshDatabase, server: subprocess.Popen[str], tmp_path: Path
+    kind: str, fresh_database: FreshDatabase, server: StepServer, tmp_path: Path
 ) -> None:
     url = fresh_database(kind)
     folder = tmp_path / "first"
@@ -519,7 +460,7 @@ def test_killed_at_every_step_and_run_again(
         return Archive(House(within, site))
 
     place = copied("whole")
-    _, sound, steps = killed_at(server, *place, 0)
+    _, sound, steps = server.killed_at(*place, 0)
     assert sound
     assert steps > 30
     whole = opened(*place)
@@ -530,7 +471,7 @@ def test_killed_at_every_step_and_run_again(
 
     for step in range(1, steps + 1):
         place = copied(f"step {step}")
-        assert killed_at(server, *place, step) == (True, False, step)
+        assert server.killed_at(*place, step) == (True, False, step)
         left = opened(*place)
         doomed = {path for path, _ in index.doomed_files(left.catalog)}
         assert left.named() <= left.house.files(), "no index row names a file that is gone"
@@ -573,4 +514,4 @@ def merged(found: Sequence[FreedSpace]) -> list[FreedSpace]:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(vacuum)
