@@ -91,21 +91,71 @@ class EstimatedValue:
     high: float
 
 
-@dataclass
-class WindowEstimate:
-    """Some windows of a stream as of a commit, and what revisions have changed in them."""
+@dataclass(frozen=True, slots=True)
+class TouchedWindows:
+    """Some windows of a stream as of a commit."""
 
-    site: Site
     question: WindowQuestion
     state: StreamState
     commit_id: int
-    windows: np.ndarray
-    """Their starts, in order; none of them is aged out in part."""
+    starts: np.ndarray
+    """In order; none of the windows is aged out in part."""
+
+    @property
+    def hull(self) -> Interval:
+        """From the first window to the last."""
+        starts = self.starts
+        return Interval(int(starts[0]), int(starts[-1]) + self.question.window) if len(starts) else Interval(0, 0)
+
+    def candidates(self, site: Site, rate: float | None = None) -> ScanBuckets:
+        """The buckets that can have rows in the windows, of a scan at a rate."""
+        if not len(self.starts):
+            return ScanBuckets([])
+        rates = None if rate is None else uniform_rates(rate)
+        scan = ArchiveScan(self.state, self.commit_id, self.hull, rates=rates)
+        found = candidate_buckets(site.catalog, scan, indexed=True)
+        near = [each for each in found.base if meets_windows(each, self.starts, self.question.window)]
+        return ScanBuckets(near, found.overlays, prefixes=found.prefixes)
+
+    def rows_within(self, rows: pa.Table) -> pa.Table:
+        """Rows in the windows, with the start of theirs."""
+        return self.of_windows(with_windows(rows, self.question.stream.order, self.question.window))
+
+    def of_windows(self, table: pa.Table) -> pa.Table:
+        """What a table with starts of windows has of these."""
+        return table.filter(pa.array(np.isin(table[WINDOW].to_numpy(), self.starts)))
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRevisions:
+    """What revisions have changed in some windows."""
+
     removed: pa.Table
-    """Rows of base buckets that revisions have removed there, with the start of their window."""
+    """Rows of base buckets that they have removed, with the start of their window."""
     added: pa.Table
-    """Rows that revisions have added there."""
+    """Rows that they have added."""
     overlays: Overlays
+
+    @classmethod
+    def read(cls, site: Site, touched: TouchedWindows, overlays: Sequence[Bucket]) -> WindowRevisions:
+        """Read the revisions of overlays."""
+        stream, state = touched.question.stream, touched.state
+        rows = read_overlays(stream, site.warehouse, bucket_sources(site.catalog, overlays))
+        rows = rows.select(overlay_schema(stream).names)
+        # A row that a folded revision made lies in a base bucket by now.
+        net = revisions_of_overlays(stream, rows, state.folded, state.applied, 0)
+        empty = arrow_schema(stream).empty_table()
+        removed, added = (touched.rows_within(empty if each is None else each) for each in (net.before, net.after))
+        return cls(removed, added, Overlays(stream, rows))
+
+
+@dataclass
+class WindowEstimate:
+    """Estimates of some windows, and what is read for them."""
+
+    site: Site
+    touched: TouchedWindows
+    revisions: WindowRevisions
     found: ScanBuckets
     size: int = field(default=0)
     """Bytes of buckets that were read."""
@@ -115,19 +165,14 @@ class WindowEstimate:
         cls, site: Site, question: WindowQuestion, state: StreamState, commit_id: int, windows: np.ndarray
     ) -> WindowEstimate:
         """Find the buckets, and read the revisions."""
-        stream = question.stream
-        found = _candidates(site, question, ArchiveScan(state, commit_id, _hull(windows, question.window)), windows)
-        rows = read_overlays(stream, site.warehouse, bucket_sources(site.catalog, found.overlays))
-        rows = rows.select(overlay_schema(stream).names)
-        # A row that a folded revision made lies in a base bucket by now.
-        net = revisions_of_overlays(stream, rows, state.folded, state.applied, 0)
-        schema = arrow_schema(stream)
-        removed, added = (
-            _in_windows(question, schema.empty_table() if each is None else each, windows)
-            for each in (net.before, net.after)
-        )
-        size = sum(each.size for each in found.overlays)
-        return cls(site, question, state, commit_id, windows, removed, added, Overlays(stream, rows), found, size)
+        touched = TouchedWindows(question, state, commit_id, windows)
+        found = touched.candidates(site)
+        revisions = WindowRevisions.read(site, touched, found.overlays)
+        return cls(site, touched, revisions, found, sum(each.size for each in found.overlays))
+
+    @property
+    def question(self) -> WindowQuestion:
+        return self.touched.question
 
     @property
     def exact_size(self) -> int:
@@ -137,16 +182,15 @@ class WindowEstimate:
     def by_sample(self, rate: float) -> list[EstimatedValue]:
         """Estimates from a sample of the rows, with 95% intervals. Rows that revisions added all count."""
         question = self.question
-        scan = ArchiveScan(self.state, self.commit_id, _hull(self.windows, question.window), rates=uniform_rates(rate))
-        found = _candidates(self.site, question, scan, self.windows)
+        found = self.touched.candidates(self.site, rate)
         names = [*question.columns_read, *identity_columns(question.stream)]
-        read = self._read_rows(found.base, names, _RowSelection(self.overlays, rate, found.prefixes))
+        read = self._read_rows(found.base, names, _RowSelection(self.revisions.overlays, rate, found.prefixes))
         schema = pa.schema([arrow_schema(question.stream).field(name) for name in dict.fromkeys(names)])
-        rows = _in_windows(question, pa.concat_tables([schema.empty_table(), *read]), self.windows)
-        keys, (drawn, come, gone) = _number_together(question, rows, self.added, self.removed)
+        rows = self.touched.rows_within(pa.concat_tables([schema.empty_table(), *read]))
+        keys, (drawn, come, gone) = _number_together(question, rows, self.revisions.added, self.revisions.removed)
 
         def estimate(function: str, column: Column | None) -> Estimates:
-            sampled, known = _values_of(rows, drawn, column), _values_of(self.added, come, column)
+            sampled, known = _values_of(rows, drawn, column), _values_of(self.revisions.added, come, column)
             return SampledValues(keys.num_rows, rate, sampled, known).estimate(function)
 
         return list(self._estimated(keys, np.union1d(come, gone), estimate))
@@ -154,7 +198,9 @@ class WindowEstimate:
     def by_parts(self, kind: SketchKind) -> list[EstimatedValue]:
         """Estimates from approximations that are kept with a summary, with certain bounds."""
         question, form = self.question, self._summary(kind)
-        stored = buckets.visible_buckets(self.site.catalog, self.state.stream_id, self.commit_id, role=Role.SUMMARY)
+        stored = buckets.visible_buckets(
+            self.site.catalog, self.touched.state.stream_id, self.touched.commit_id, role=Role.SUMMARY
+        )
         approximated = {each: parts_by_original(stored, each) for each in (form.digest, form.approximation_digest)}
         complete = set.intersection(*({*each} for each in approximated.values()))
         missing = [each for each in self.found.base if each.bucket_id not in complete]
@@ -163,8 +209,10 @@ class WindowEstimate:
         exact, approximate = (self._read_parts([of[number] for number in there]) for of in approximated.values())
         counts = combined_parts(form, [*exact, *(partial_aggregates(form, each) for each in raw)])
         whole = concat_approximations(form, [*approximate, *(approximation_parts(form, each) for each in raw)])
-        counts, whole = (_only_windows(each, self.windows) for each in (counts, whole))
-        keys, (of_counts, of_parts, come, gone) = _number_together(question, counts, whole, self.added, self.removed)
+        counts, whole = (self.touched.of_windows(each) for each in (counts, whole))
+        keys, (of_counts, of_parts, come, gone) = _number_together(
+            question, counts, whole, self.revisions.added, self.revisions.removed
+        )
 
         def estimate(function: str, column: Column | None) -> Estimates:
             if column is None:
@@ -172,7 +220,10 @@ class WindowEstimate:
                 found = BoundedValues(keys.num_rows, KnownValues(), _unread(of_counts, rows))
             else:
                 found = read_approximation(form, _measure(form, kind, column), whole, of_parts, keys.num_rows)
-            taken, brought = _values_of(self.removed, gone, column), _values_of(self.added, come, column)
+            taken, brought = (
+                _values_of(self.revisions.removed, gone, column),
+                _values_of(self.revisions.added, come, column),
+            )
             return corrected(found, taken, brought).estimate(function)
 
         return list(self._estimated(keys, np.union1d(come, gone), estimate))
@@ -208,7 +259,7 @@ class WindowEstimate:
         size = round(sum(each.size * selection.share(each) for each in some))
         self.size += size
         sources = tuple(bucket_sources(self.site.catalog, some))
-        work = _ReadWork(self.question, self.site.warehouse, schema, self.windows, selection, sources)
+        work = _ReadWork(self.touched, self.site.warehouse, schema, selection, sources)
         reports = run_tasks(self.site.session, size, len(sources), partial(_read_tasks, work), _TASK_SCHEMA)
         kept = list(dict.fromkeys(names))
         return [unpack_table(blob).select(kept) for blob in reports[_BLOB].to_pylist()]
@@ -244,20 +295,18 @@ class _RowSelection:
 class _ReadWork:
     """Buckets whose rows are read; it travels to tasks."""
 
-    question: WindowQuestion
+    touched: TouchedWindows
     warehouse: Warehouse
     schema: pa.Schema
-    windows: np.ndarray
     selection: _RowSelection
     sources: tuple[BucketSource, ...]
 
     def read(self, number: int) -> pa.Table:
-        source, selection, stream = self.sources[number], self.selection, self.question.stream
-        bucket = source.bucket
-        low, high = int(self.windows[0]), int(self.windows[-1]) + self.question.window - 1
+        source, selection, stream = self.sources[number], self.selection, self.touched.question.stream
+        bucket, places = source.bucket, self.touched.hull
         prefix = selection.prefixes.get(bucket.bucket_id)
         if prefix is None:
-            rows = source.read_between(self.warehouse, self.schema.names, stream.order, low, high)
+            rows = source.read_between(self.warehouse, self.schema.names, stream.order, places.start, places.end - 1)
         else:
             rows = source.read_sample(self.warehouse, self.schema.names, prefix)
         rows = conform(rows, self.schema)
@@ -265,34 +314,12 @@ class _ReadWork:
             rows = rows_of_sample(rows, sampling_hashes(rows, stream.key), selection.rate)
         if selection.overlays is not None:
             rows = rows.filter(pa.array(~selection.overlays.masked(rows, bucket.floor)))
-        return _in_windows(self.question, rows, self.windows).drop_columns(WINDOW)
+        return self.touched.rows_within(rows).drop_columns(WINDOW)
 
 
 def _read_tasks(work: _ReadWork, tasks: Iterable[int]) -> Iterator[pa.RecordBatch]:
     for number in tasks:
         yield pa.record_batch([pa.array([pack_table(work.read(number))], pa.binary())], schema=_TASK_SCHEMA)
-
-
-def _candidates(site: Site, question: WindowQuestion, scan: ArchiveScan, windows: np.ndarray) -> ScanBuckets:
-    """The buckets of a scan that can have rows in the windows."""
-    if not len(windows):
-        return ScanBuckets([])
-    found = candidate_buckets(site.catalog, scan, indexed=True)
-    near = [each for each in found.base if meets_windows(each, windows, question.window)]
-    return ScanBuckets(near, found.overlays, prefixes=found.prefixes)
-
-
-def _hull(windows: np.ndarray, size: int) -> Interval:
-    return Interval(int(windows[0]), int(windows[-1]) + size) if len(windows) else Interval(0, 0)
-
-
-def _in_windows(question: WindowQuestion, rows: pa.Table, windows: np.ndarray) -> pa.Table:
-    """Rows with the start of their window, of some windows only."""
-    return _only_windows(with_windows(rows, question.stream.order, question.window), windows)
-
-
-def _only_windows(table: pa.Table, windows: np.ndarray) -> pa.Table:
-    return table.filter(pa.array(np.isin(table[WINDOW].to_numpy(), windows)))
 
 
 def _number_together(question: WindowQuestion, *tables: pa.Table) -> tuple[pa.Table, list[np.ndarray]]:
