@@ -212,8 +212,9 @@ def test_a_feed_that_lags_repeats_what_is_known_and_opens_nothing_that_is_frozen
 def test_what_can_only_repeat_is_dropped_when_nobody_who_leads_has_gaps() -> None:
     merging = Merging(SPANS)
     merging.take(statement(0, ROW), stable=12)
-    step = merging.take(statement(1, ROW), statement(1, KEY, WITHDRAW), complete=True)
-    assert short(step.behind, FEED, POS) == [(1, 1)]
+    said = (statement(0, ROW), statement(1, ROW), statement(1, KEY, WITHDRAW))
+    step = merging.take(*said, complete=True, lagging=[1])
+    assert short(step.behind, FEED, POS) == [(0, 0), (1, 2)]  # feed 0 has been there: its row is late
     assert step.counts.repeats == {1: 1}
 
 

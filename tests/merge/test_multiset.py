@@ -183,7 +183,7 @@ def test_what_is_behind_has_no_occurrence() -> None:
         (None, 7, None),
         (None, 9, 7),
     ]
-    step = merging.take(statement(1, row(7)), complete=True)
+    step = merging.take(statement(1, row(7)), complete=True, lagging=[1])
     assert (step.behind.num_rows, step.counts.repeats) == (0, {1: 1})
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from errata.merge.elements import ElementKind
+from errata.merge.merging import without_broken
 from errata.merge.progress import FeedStanding
 from errata.merge.step import BrokenGuarantee, MergeStep
 from errata.model.feed import FeedOrder, FeedProperties, MergeAlgorithm
@@ -65,6 +66,8 @@ class Case:
         self.come = [0] * len(feeds)
         self.marked = marked
         self.broken: list[BrokenGuarantee] = []
+        self.behind: list[tuple[str, int]] = []
+        """Rows about which the archive has to decide."""
 
     def take(self, counts: Sequence[int]) -> MergeStep:
         """Take so many elements of each feed."""
@@ -78,16 +81,23 @@ class Case:
             elif part:
                 stables[feed] = max(each.own_stable for each in part)
         progress = self.standings.advance(stables)
-        expected = self.oracle.merge(said, progress)
         step = self.product.merge(said, progress)
         self.broken += step.broken
+        progress = without_broken(progress, step.broken)
+        self.standings.feeds = [
+            replace(each, complete=after.complete)
+            for each, after in zip(self.standings.feeds, progress.feeds, strict=True)
+        ]
+        expected = self.oracle.merge(said, progress)
         found = outcome_of(self.product.stream, step)
+        self.behind += [(row["symbol"], row["at"]) for row in step.behind.to_pylist()]
         words = f"{step.algorithm} {step.broken} {said}"
-        assert (found.inserts, found.replaced, found.deleted, found.refused) == (
+        assert (found.inserts, found.replaced, found.deleted, found.refused, found.behind) == (
             expected.inserts,
             expected.replaced,
             expected.deleted,
             expected.refused,
+            sorted(expected.behind),
         ), words
         assert set(found.disagreements) == set(expected.disagreements), words
         emitted = len(found.inserts)
@@ -182,6 +192,7 @@ def test_nothing_is_lost_when_a_guarantee_is_broken(algorithm: MergeAlgorithm, b
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
         found += bool(case.broken)
+        assert {*case.product.rows(), *case.behind} >= {(row.symbol, row.at) for row in rows}
         assert bool(case.broken) == (case.product.algorithm is not algorithm)
         for each in case.broken:
             assert each.what

@@ -69,7 +69,7 @@ class _Chains:
         return self.before(np.where(gives, rows, self.stands)[last])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ChainMarks:
     """Elements from which nothing is filled in."""
 
@@ -77,6 +77,10 @@ class ChainMarks:
     """They do not count."""
     ended: np.ndarray
     """Adjustments that leave a lifetime empty: they withdraw the row."""
+
+    def same_as(self, other: ChainMarks) -> bool:
+        """Whether the same elements are marked."""
+        return np.array_equal(self.barred, other.barred) and np.array_equal(self.ended, other.ended)
 
 
 def no_marks(count: int) -> ChainMarks:

@@ -66,7 +66,7 @@ def _merge_statements(stream: Stream, state: MergeState, said: Statements, progr
     batch = DecidedBatch(stream, state, said, nodes, supporters, outcome, published, first)
     kept = _unfrozen(batch, progress)
     after = outputs.kept_state(batch, kept)
-    dropped = dropped_repeats(said.behind, said.rows, progress)
+    dropped = dropped_repeats(stream, said.behind, said.rows, progress)
     return MergeStep(
         algorithm=MergeAlgorithm.R3,
         inserts=outputs.insert_table(batch),

@@ -72,7 +72,8 @@ class Finder:
         return self.stream.merged.feeds[feed].name
 
     def broken(self, feed: int, at: int, guarantee: str, what: str, **left: Any) -> BrokenGuarantee:
-        """What a feed breaks, as the element at this place shows; `left` are the properties that change."""
+        """What a feed breaks, as the element at this place shows; `left` are the properties that change. Where none
+        describes what is broken, it is the order, on which R0 to R2 rest."""
         properties = self.stream.merged.feeds[feed].properties
         return BrokenGuarantee(feed, guarantee, self.elements[POS][at].as_py(), what, replace(properties, **left))
 
@@ -94,7 +95,7 @@ class Finder:
         """A feed whose row at this place is not the one that another feed has with this key; None: any feed."""
         who = "another feed" if other is None else f"feed {self.name(other)}"
         what = f"{who} has another row with {self.place_of(at)}"
-        return self.broken(feed, at, "the same rows", what, complete=False)
+        return self.broken(feed, at, "the same rows", what, order=FeedOrder.NONE)
 
 
 def top_of(state: MergeState, feed: int) -> FeedTop:
@@ -108,11 +109,12 @@ def broken_alone(
     """The first thing that a feed breaks by itself."""
     mine = find.elements.slice(run.start, run.stop - run.start)
     if not progress.feeds[run.feed].leads:
-        return find.broken(run.feed, run.start, "complete: yes", "it sends rows, and does not lead", complete=False)
+        what = "it sends rows, and does not lead"
+        return find.broken(run.feed, run.start, "complete: yes", what, order=FeedOrder.NONE)
     return (
         _broken_inserts(find, run, mine)
         or _broken_order(find, algorithm, run, top)
-        or _broken_mark(find, run, mine)
+        or _broken_mark(find, run, np.maximum(mine[OWN_STABLE].to_numpy(), progress.feeds[run.feed].before))
         or _broken_key(find, run, mine)
     )
 
@@ -147,14 +149,14 @@ def _broken_order(find: Finder, algorithm: MergeAlgorithm, run: FeedRun, top: Fe
     return find.broken(run.feed, run.start + at, guarantee, what, order=FeedOrder.ORDERED, ties_fixed=False)
 
 
-def _broken_mark(find: Finder, run: FeedRun, mine: pa.Table) -> BrokenGuarantee | None:
-    marks = mine[OWN_STABLE].to_numpy()
+def _broken_mark(find: Finder, run: FeedRun, marks: np.ndarray) -> BrokenGuarantee | None:
+    """An element behind where the feed had said that it is stable, with or before the batch."""
     behind = run.own < marks
     if not behind.any():
         return None
     at = int(np.argmax(behind))
     what = f"{find.place(int(run.own[at]))} after it was stable up to {find.place(int(marks[at]))}"
-    return find.broken(run.feed, run.start + at, "stable: marks", what, order=FeedOrder.NONE)
+    return find.broken(run.feed, run.start + at, "stable", what, order=FeedOrder.NONE)
 
 
 def _broken_key(find: Finder, run: FeedRun, mine: pa.Table) -> BrokenGuarantee | None:

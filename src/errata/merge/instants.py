@@ -31,7 +31,7 @@ from errata.model.time import LOWEST
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
+class _OrderedBatch:
     """A batch in columns of numbers."""
 
     find: Finder
@@ -94,13 +94,13 @@ class _Instant:
     has: np.ndarray
 
 
-def _read_batch(find: Finder, state: MergeState, runs: Sequence[FeedRun], known: int) -> _Batch:
+def _read_batch(find: Finder, state: MergeState, runs: Sequence[FeedRun], known: int) -> _OrderedBatch:
     stream = find.stream
     names = payload_names(stream)
     both = pa.concat_tables([state.rows.select(names).slice(0, known), find.elements.select(names)])
     ends = np.concatenate((state.published[:known], row_ends(find.elements, stream)))
     words = [*table_words(both, names), ends]
-    return _Batch(
+    return _OrderedBatch(
         find=find,
         runs=runs,
         orders=runs[0].orders if runs else np.zeros(0, dtype=np.int64),
@@ -111,7 +111,7 @@ def _read_batch(find: Finder, state: MergeState, runs: Sequence[FeedRun], known:
     )
 
 
-def _together(batch: _Batch, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray] | BrokenGuarantee:
+def _together(batch: _OrderedBatch, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray] | BrokenGuarantee:
     """The group of each of these rows, and the first row of each group, unless two of them have one key only."""
     groups = group_rows([word[rows] for word in batch.words])
     firsts = rows[groups.firsts]
@@ -126,7 +126,9 @@ def _together(batch: _Batch, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray] 
     return batch.find.disagreeing(batch.find.feed(at), at, feed)
 
 
-def _at_frontier(batch: _Batch, frontier: int | None, feeds: int, ends: np.ndarray) -> _Instant | BrokenGuarantee:
+def _at_frontier(
+    batch: _OrderedBatch, frontier: int | None, feeds: int, ends: np.ndarray
+) -> _Instant | BrokenGuarantee:
     """The rows of the frontier with what the batch adds to them; none if nothing of it is remembered."""
     if frontier is None:
         return _Instant(np.zeros(0, dtype=np.int64), np.zeros((0, feeds), dtype=bool))
@@ -145,7 +147,7 @@ def _at_frontier(batch: _Batch, frontier: int | None, feeds: int, ends: np.ndarr
     return _Instant(firsts, has)
 
 
-def _beyond(batch: _Batch, frontier: int) -> np.ndarray | BrokenGuarantee:
+def _beyond(batch: _OrderedBatch, frontier: int) -> np.ndarray | BrokenGuarantee:
     """The elements beyond the frontier that go out, by order field."""
     taken = np.zeros(0, dtype=np.int64)
     last = frontier
@@ -162,7 +164,7 @@ def _beyond(batch: _Batch, frontier: int) -> np.ndarray | BrokenGuarantee:
     return taken
 
 
-def _not_among(batch: _Batch, some: np.ndarray, others: np.ndarray) -> np.ndarray | BrokenGuarantee:
+def _not_among(batch: _OrderedBatch, some: np.ndarray, others: np.ndarray) -> np.ndarray | BrokenGuarantee:
     """Those of `others` that are not rows of `some`."""
     grouped = _together(batch, np.concatenate((some, others)) + batch.base)
     if isinstance(grouped, BrokenGuarantee):
@@ -171,7 +173,9 @@ def _not_among(batch: _Batch, some: np.ndarray, others: np.ndarray) -> np.ndarra
     return new[len(some) :]
 
 
-def _unlike_frontier(batch: _Batch, now: _Instant, feed: int, frontier: int, reached: int) -> BrokenGuarantee | None:
+def _unlike_frontier(
+    batch: _OrderedBatch, now: _Instant, feed: int, frontier: int, reached: int
+) -> BrokenGuarantee | None:
     """A row of the frontier that a feed has left out."""
     if reached <= frontier or now.has[:, feed].all():
         return None
@@ -187,7 +191,7 @@ def _unlike_frontier(batch: _Batch, now: _Instant, feed: int, frontier: int, rea
 
 
 def _unlike_beyond(
-    batch: _Batch, taken: np.ndarray, feed: int, run: FeedRun | None, places: tuple[int, int, int]
+    batch: _OrderedBatch, taken: np.ndarray, feed: int, run: FeedRun | None, places: tuple[int, int, int]
 ) -> BrokenGuarantee | None:
     """Where the rows of a feed, which has come to `top` and is stable up to `stable`, are not those that go out."""
     frontier, top, stable = places
@@ -209,7 +213,7 @@ def _unlike_beyond(
     return _nobody_else(batch, extra) if len(extra) else None
 
 
-def _first_unlike(batch: _Batch, ones: np.ndarray, others: np.ndarray) -> int | None:
+def _first_unlike(batch: _OrderedBatch, ones: np.ndarray, others: np.ndarray) -> int | None:
     """The first instant at which these ordered elements are not the same rows."""
     places, counts, sums = _instants(batch, ones)
     their_places, their_counts, their_sums = _instants(batch, others)
@@ -224,7 +228,7 @@ def _first_unlike(batch: _Batch, ones: np.ndarray, others: np.ndarray) -> int | 
     return int(places[same] if len(places) > same else their_places[same])
 
 
-def _instants(batch: _Batch, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _instants(batch: _OrderedBatch, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The distinct order fields of ordered elements, with the number of rows and the sum of hashes of each."""
     orders = batch.orders[rows]
     starts = np.flatnonzero(np.concatenate((orders[:1] == orders[:1], orders[1:] != orders[:-1])))
@@ -234,7 +238,9 @@ def _instants(batch: _Batch, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
     return orders[starts], np.diff(np.append(starts, len(rows))), sums
 
 
-def _unlike_at(batch: _Batch, feed: int, there: np.ndarray, mine: np.ndarray, reached: int) -> BrokenGuarantee | None:
+def _unlike_at(
+    batch: _OrderedBatch, feed: int, there: np.ndarray, mine: np.ndarray, reached: int
+) -> BrokenGuarantee | None:
     """What is not the same in one instant: a row that the feed lacks, or that all others lack."""
     extra = _not_among(batch, there, mine)
     if isinstance(extra, BrokenGuarantee):
@@ -245,7 +251,7 @@ def _unlike_at(batch: _Batch, feed: int, there: np.ndarray, mine: np.ndarray, re
     return batch.find.lacking(feed, int(missed[0]), reached=reached) if len(missed) else _nobody_else(batch, extra)
 
 
-def _nobody_else(batch: _Batch, extra: np.ndarray) -> BrokenGuarantee | None:
+def _nobody_else(batch: _OrderedBatch, extra: np.ndarray) -> BrokenGuarantee | None:
     """Rows of one feed that another one, which has come further, lacks."""
     at = int(extra[0])
     mine = batch.find.feed(at)
@@ -255,7 +261,7 @@ def _nobody_else(batch: _Batch, extra: np.ndarray) -> BrokenGuarantee | None:
     return batch.find.lacking(mine, at, reached=int(batch.orders[at]))
 
 
-def _remembered(batch: _Batch, state: MergeState, now: _Instant, beyond: np.ndarray, feeds: int) -> MergeState:
+def _remembered(batch: _OrderedBatch, state: MergeState, now: _Instant, beyond: np.ndarray, feeds: int) -> MergeState:
     """The rows of the last instant, and which feed has which."""
     stream = batch.find.stream
     if not len(beyond):
@@ -270,7 +276,7 @@ def _remembered(batch: _Batch, state: MergeState, now: _Instant, beyond: np.ndar
     return _state_of(stream, state, batch, rows, has)
 
 
-def _state_of(stream: Stream, state: MergeState, batch: _Batch, rows: np.ndarray, has: np.ndarray) -> MergeState:
+def _state_of(stream: Stream, state: MergeState, batch: _OrderedBatch, rows: np.ndarray, has: np.ndarray) -> MergeState:
     if not len(rows):
         return empty_state(stream)
     schema = state_schema(stream)

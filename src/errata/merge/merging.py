@@ -41,6 +41,7 @@ def merge_batch(
         if not step.broken:
             return replace(step, broken=tuple(broken))
         following = next_algorithm(stream, algorithm, broken).algorithm
+        progress = without_broken(progress, step.broken)
         state = state_for(following, stream, state, progress, published)
         algorithm = following
 
@@ -50,10 +51,18 @@ def merge_by(
 ) -> MergeStep:
     """Merge a batch, or one part of its keys, by this algorithm alone. If the step says that something is broken, it
     has decided nothing: for a batch in parts, all of them are to be merged again by `next_algorithm` of what any of
-    them found, each with its `state_for` it."""
+    them found, each with its `state_for` it, and `without_broken` progress."""
     if algorithm in ORDERED_ALGORITHMS:
         return merge_ordered(stream, algorithm, state, elements, progress)
     return merge_general(stream, state, elements, progress)
+
+
+def without_broken(progress: MergeProgress, broken: Sequence[BrokenGuarantee]) -> MergeProgress:
+    """The progress in which feeds that turned out to have gaps are not taken for complete: what they lack and others
+    have is no reason to withdraw it."""
+    gaps = {each.feed for each in broken if not each.left.complete}
+    feeds = [replace(each, complete=each.complete and number not in gaps) for number, each in enumerate(progress.feeds)]
+    return replace(progress, feeds=tuple(feeds))
 
 
 def state_for(
@@ -63,9 +72,3 @@ def state_for(
     if algorithm is MergeAlgorithm.R1:
         return state
     return restore_state(algorithm, stream, state, published(), progress)
-
-
-def broken_words(stream: Stream, broken: Sequence[BrokenGuarantee]) -> list[str]:
-    """What was broken, a line each; file and line are the caller's to add."""
-    names = [feed.name for feed in stream.merged.feeds]
-    return [f"feed {names[each.feed]} broke `{each.guarantee}`: {each.what}" for each in broken]

@@ -58,7 +58,7 @@ def expand_multisets(
     counted = np.flatnonzero(~batch.behind & (batch.refused == COUNTS))
     repeats = np.zeros(batch.rows.num_rows, dtype=bool)
     _take_elements(batch, counts, counted, repeats)
-    dropped = dropped_repeats(batch.behind, batch.rows, progress)
+    dropped = dropped_repeats(stream, batch.behind, batch.rows, progress)
     accepted = counted[batch.refused[counted] == COUNTS]
     return ExpandedElements(
         elements=occurrence_elements(stream, state, batch, counts, accepted),

@@ -86,8 +86,10 @@ def read_statements(stream: Stream, state: MergeState, elements: pa.Table, progr
         filled = fill_adjustments(stream, state, rows, marks)
         said = _number_rows(stream, state, filled, progress)
         _refuse_contradictions(said, state)
-        if not _mark_wrong_sources(said, filled, marks):
+        found = _marks_of(said, filled)
+        if found is None or found.same_as(marks):
             return said
+        marks = found
 
 
 def in_order(elements: pa.Table) -> pa.Table:
@@ -147,34 +149,31 @@ def _families(stream: Stream, words: dict[str, list[np.ndarray]]) -> tuple[RowGr
     return family, group_rows([word for name in fed.key for word in words[name]]).codes
 
 
-def _mark_wrong_sources(said: Statements, filled: FilledElements, marks: ChainMarks) -> bool:
-    """Mark elements from which later ones of their chains have been filled, and should not; whether there are any.
+def _marks_of(said: Statements, filled: FilledElements) -> ChainMarks | None:
+    """The elements from which later ones of their chains must not be filled; None if none is filled.
 
-    What comes of an element may depend on the marked ones before it, so that only the first of each chain is marked;
-    but whole elements are behind in any case."""
+    What comes of an element depends on the marks of those before it in its chain. So each time that marks are found,
+    they are right for one more element of each chain at least, and in the end they are what they were before."""
     if filled.chain is None or not filled.partial.any():
-        return False
+        return None
     partial = np.flatnonzero(filled.partial)
     last = np.full(int(filled.chain.max()) + 1, -1, dtype=np.int64)
     last[filled.chain[partial]] = partial
-    used = (last[filled.chain] > np.arange(len(filled.chain))) & ~marks.barred
-    refused = used & ((said.refused > NEVER_INSERTED) | said.behind)
-    ended = used & said.withdraws & (said.rows[ELEMENT].to_numpy() == int(ElementKind.ADJUST)) & ~refused & ~marks.ended
-    wrong = np.flatnonzero(refused | ended)
-    _, first = np.unique(filled.chain[wrong], return_index=True)
-    firsts = wrong[first]
-    marks.barred[firsts[refused[firsts]]] = True
-    marks.ended[firsts[ended[firsts]]] = True
-    marks.barred[used & said.behind & ~filled.partial] = True
-    return len(wrong) > 0
+    used = last[filled.chain] > np.arange(len(filled.chain))
+    barred = used & ((said.refused > NEVER_INSERTED) | said.behind)
+    adjusts = said.rows[ELEMENT].to_numpy() == int(ElementKind.ADJUST)
+    return ChainMarks(barred, used & said.withdraws & adjusts & ~barred)
 
 
-def dropped_repeats(behind: np.ndarray, rows: pa.Table, progress: MergeProgress) -> np.ndarray:
-    """Of the elements behind the merged stable point the inserts that can only repeat: nobody who leads has gaps."""
+def dropped_repeats(stream: Stream, behind: np.ndarray, rows: pa.Table, progress: MergeProgress) -> np.ndarray:
+    """Of the elements behind the merged stable point the inserts that can only repeat: nobody who leads has gaps, and
+    the feed that says them lags. What is behind the feed's own stable point, too, is late, and may be new."""
     candidates = [feed.complete for feed in progress.feeds if feed.leads]
-    if not candidates or not all(candidates):
+    if not candidates or not all(candidates) or not behind.any():
         return np.zeros(len(behind), dtype=bool)
-    dropped: np.ndarray = behind & (rows[ELEMENT].to_numpy() == int(ElementKind.INSERT))
+    own = np.array([feed.before for feed in progress.feeds])[rows[FEED].to_numpy()]
+    orders = order_values(rows, stream)
+    dropped: np.ndarray = behind & (rows[ELEMENT].to_numpy() == int(ElementKind.INSERT)) & (orders >= own)
     return dropped
 
 
