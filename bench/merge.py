@@ -40,7 +40,7 @@ AMOUNTS = {
             lags=(0.0, 2.0, 5.0),
         ),
         ArrivalAmounts(seconds=10),
-        SwitchingAmounts(stretches=2, batches=20, rows=2_000, cost=3),
+        SwitchingAmounts(stretches=2, batches=14, rows=2_000, cost=6),
     ),
     Scale.PAPER: Amounts(
         InputAmounts(held_events=50_000, active=10_000, timed_events=200_000),
@@ -54,7 +54,7 @@ AMOUNTS = {
             rounds=5,
         ),
         ArrivalAmounts(seconds=30),
-        SwitchingAmounts(stretches=10, batches=10, rows=2_000, cost=3),
+        SwitchingAmounts(stretches=10, batches=10, rows=2_000, cost=6),
     ),
 }
 
