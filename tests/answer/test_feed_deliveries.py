@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from errata.answer.delivered_rows import STABLE_OP
-from errata.answer.due_delivery import FeedDelivery
+from errata.answer.due_delivery import QueryDelivery
 from errata.answer.feed_deliveries import delivered_tables
 from errata.declare.query_feeds import check_query_feed, order_lag
 from errata.intake.layout import OP
@@ -53,7 +53,7 @@ class Held:
     def take(self, there: Answering) -> None:
         (feed,) = self.stream.merged.feeds
         assert feed.query is not None
-        due = FeedDelivery(self.stream, feed, there.of(feed.query), self.after)
+        due = QueryDelivery(self.stream, feed, there.of(feed.query), self.after)
         rows = pa.concat_tables(delivered_tables(there.site, due)).to_pylist()
         for row in rows[:-1]:
             self._take(row)

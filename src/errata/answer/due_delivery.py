@@ -22,7 +22,7 @@ _RANGE = re.compile(r"(\d+)-(\d+)(\+\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class FeedDelivery:
+class QueryDelivery:
     """Results that a stream has not taken in yet."""
 
     stream: Stream
@@ -74,10 +74,10 @@ class DeliveryStates(Protocol):
         """The commit up to which results have been delivered to a feed, 0 if none have; None if it is detached."""
 
 
-def due_deliveries(view: DeliveryStates) -> Iterator[FeedDelivery]:
+def due_deliveries(view: DeliveryStates) -> Iterator[QueryDelivery]:
     """The deliveries that are due, in the order in which feeds are declared."""
     for stream, feed, query in query_feeds(each.stream for each in view.standings.values()):
         results = view.published.get(query)
         after = view.delivered(view.standings[stream.name], feed)
         if results is not None and after is not None and results.last.commit_id > after:
-            yield FeedDelivery(stream, feed, results, after)
+            yield QueryDelivery(stream, feed, results, after)

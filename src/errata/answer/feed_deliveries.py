@@ -25,7 +25,7 @@ from errata.answer.delivered_rows import (
     stable_row,
     tells_ends,
 )
-from errata.answer.due_delivery import FeedDelivery, delivery_folder, due_deliveries
+from errata.answer.due_delivery import QueryDelivery, delivery_folder, due_deliveries
 from errata.archive.changelog import changelog_segments, changes_table
 from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
 from errata.archive.results import published_valid_in
@@ -63,12 +63,12 @@ def deliver(
         return report
 
 
-def _due(site: Site, stream: str, feed: str) -> FeedDelivery | None:
+def _due(site: Site, stream: str, feed: str) -> QueryDelivery | None:
     due = due_deliveries(CatalogView(site))
     return next((each for each in due if (each.stream.name, each.feed.name) == (stream, feed)), None)
 
 
-def _write_file(site: Site, due: FeedDelivery) -> None:
+def _write_file(site: Site, due: QueryDelivery) -> None:
     site.warehouse.check()
     folder = delivery_folder(due.stream, due.feed)
     for left in site.warehouse.entries(folder):
@@ -80,7 +80,7 @@ def _write_file(site: Site, due: FeedDelivery) -> None:
     site.warehouse.write(due.file, sink.getvalue().to_pybytes())
 
 
-def delivered_tables(site: Site, due: FeedDelivery) -> Iterator[pa.Table]:
+def delivered_tables(site: Site, due: QueryDelivery) -> Iterator[pa.Table]:
     """The rows of a delivery, by ranges of the changelog, and last how far the feed is stable."""
     catalog, query = site.catalog, due.results.name
     lag = _order_lag(site, due)
@@ -103,7 +103,7 @@ def delivered_tables(site: Site, due: FeedDelivery) -> Iterator[pa.Table]:
     yield stable_row(due.stream, due.results.frontier - lag)
 
 
-def _followed(site: Site, due: FeedDelivery, begun: pa.Table) -> pa.Table:
+def _followed(site: Site, due: QueryDelivery, begun: pa.Table) -> pa.Table:
     """The results that ended where others began."""
     first = pc.min(begun[VS]).as_py()
     span = Interval(max(LOWEST, first - 1), due.results.frontier + 1)
@@ -111,7 +111,7 @@ def _followed(site: Site, due: FeedDelivery, begun: pa.Table) -> pa.Table:
     return followed_results(results, begun, due.results.shape)
 
 
-def _order_lag(site: Site, due: FeedDelivery) -> int:
+def _order_lag(site: Site, due: QueryDelivery) -> int:
     view = CatalogView(site)
     declared = {name: each.checked.query for name, each in view.queries.items()}
     plans = read_plans({name: each.stream for name, each in view.standings.items()}, declared, list(declared))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
-from errata.answer.due_delivery import DeliveryStates, FeedDelivery, due_deliveries
+from errata.answer.due_delivery import DeliveryStates, QueryDelivery, due_deliveries
 from errata.answer.due_evaluation import DueEvaluation, due_evaluation
 from errata.answer.progress import deferred_overlays, evaluation_order, queries_with_inputs
 from errata.answer.unread_changes import (
@@ -227,7 +227,7 @@ class StepList:
         return sum(self._view.backlog(each).queue for each in step.changes if isinstance(each, UnreadRevisions))
 
     def _deliveries(
-        self, name: str, due: Mapping[tuple[str, str], FeedDelivery], earlier: Mapping[str, Sequence[Step]]
+        self, name: str, due: Mapping[tuple[str, str], QueryDelivery], earlier: Mapping[str, Sequence[Step]]
     ) -> Iterator[Step]:
         """What is delivered to a stream by the queries that feed it."""
         if not self._request.evaluates:
