@@ -112,6 +112,8 @@ class ReportKind(StrEnum):
     """A bucket of rows."""
     COUNT = "count"
     """Counts of rows."""
+    MERGED = "merged"
+    """What a part of a merge has found besides rows."""
     FAILED = "failed"
     """The error because of which a task gave up."""
 

@@ -7,13 +7,14 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from errata.archive.ingest import batch_writer, merge_job
 from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
 from errata.archive.ingest.merge_basis import archived_rows
 from errata.archive.revisions.apply import apply_stream_revisions
@@ -194,6 +195,31 @@ def check_counts(report: IngestReport, counts: Counter[str], said: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(__name__, 10))
 def test_the_archive_has_what_the_oracle_says(seed: int, a_house: Builder, tmp_path: Path) -> None:
+    compare_with_the_oracle(seed, a_house, tmp_path)
+
+
+@pytest.mark.parametrize("seed", [*seeds(f"{__name__} by Spark", 1), pytest.param(0, marks=pytest.mark.long)])
+def test_the_same_with_every_other_batch_by_spark(
+    seed: int, a_house: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge = merge_job.merge_by_spark
+    merged_by_spark = []
+
+    def counted(*given: Any) -> merge_job.MergeOutcome:
+        merged_by_spark.append(1)
+        return merge(*given)
+
+    def before(number: int) -> None:
+        monkeypatch.setattr(batch_writer, "SMALL_BYTES", -1 if number % 2 else 1 << 20)
+
+    monkeypatch.setattr(merge_job, "merge_by_spark", counted)
+    compare_with_the_oracle(seed, a_house, tmp_path, before)
+    assert merged_by_spark
+
+
+def compare_with_the_oracle(
+    seed: int, a_house: Builder, tmp_path: Path, before: Callable[[int], None] = lambda _: None
+) -> None:
     chance = random.Random(seed)
     stream = a_stream(chance, tmp_path)
     house = a_house(stream)
@@ -205,7 +231,10 @@ def test_the_archive_has_what_the_oracle_says(seed: int, a_house: Builder, tmp_p
     feeds = Feeds(stream, chance)
     for number in range(BATCHES):
         lines, said = feeds.batch(number)
+        if not any(lines):
+            continue  # without a file there is no batch
         land(stream, lines, number)
+        before(number)
         report = ingest_batch(house.site, IngestRequest("quotes", landed=True))
         counts = archive.take(said, standings, dict(enumerate(feeds.stable)))
         refused = {each.feed for each in said if each.pos in archive.refused}

@@ -274,7 +274,7 @@ def _write_buckets(
     from errata.archive.ingest.merge_basis import read_basis  # noqa: PLC0415 - most streams have no feeds
     from errata.archive.ingest.merge_stage import merge_and_write  # noqa: PLC0415
 
-    return merge_and_write(prepared, read_basis(site.catalog, site.warehouse, basis))
+    return merge_and_write(prepared, read_basis(site.catalog, site.warehouse, basis), session)
 
 
 def _concurrent_batch(site: Site, basis: StreamState, new: Batch) -> LedgerBatch:

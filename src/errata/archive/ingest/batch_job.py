@@ -136,7 +136,7 @@ def _touched_slots(context: AppendContext, span: OrderRange | None) -> set[int]:
 def _slot_job(session: SparkSession, context: AppendContext, short: SlotPlan, archived: ArchivedRows) -> DataFrame:
     slots = session.range(0, len(short.pieces), 1, len(short.pieces))
     return slots.mapInArrow(
-        _as_function(partial(write_slots, context, short.pieces, archived)), arrow_ddl(report_schema())
+        as_arrow_function(partial(write_slots, context, short.pieces, archived)), arrow_ddl(report_schema())
     )
 
 
@@ -151,9 +151,9 @@ def _shuffle_job(
     slots = context.aside_slot + 1
     # One split into one bucket needs no shuffle: everything is in one task already.
     placed = rows.coalesce(1) if slots == 2 and len(work) == 1 else rows.repartitionById(slots, SLOT)
-    ordered = placed.sortWithinPartitions(*_sort_keys(context))
+    ordered = placed.sortWithinPartitions(*sort_keys(context))
     finish = partial(stages.write_stage, context, context.stream.key_has_order)
-    return ordered.mapInArrow(_as_function(finish), arrow_ddl(report_schema()))
+    return ordered.mapInArrow(as_arrow_function(finish), arrow_ddl(report_schema()))
 
 
 def _read_frame(
@@ -162,12 +162,12 @@ def _read_frame(
     numbered = {split.number: (split, layout) for split, layout in work}
     ids = session.range(0, len(work), 1, len(work))
     read = partial(stages.read_stage, context, numbered)
-    return ids.mapInArrow(_as_function(read), arrow_ddl(slot_row_schema(context.stream)))
+    return ids.mapInArrow(as_arrow_function(read), arrow_ddl(slot_row_schema(context.stream)))
 
 
 def _archived_frame(context: AppendContext, known: DataFrame) -> DataFrame:
     return known.mapInArrow(
-        _as_function(partial(stages.archived_stage, context)), arrow_ddl(slot_row_schema(context.stream))
+        as_arrow_function(partial(stages.archived_stage, context)), arrow_ddl(slot_row_schema(context.stream))
     )
 
 
@@ -179,15 +179,15 @@ def _deduplicate_by_key(context: AppendContext, rows: DataFrame, known: DataFram
         rows = rows.unionAll(_archived_frame(context, repeated.select(*context.stream.names)))
     gathered = rows.repartition(*key).sortWithinPartitions(*key, POS)
     settle = partial(stages.deduplicate_stage, context)
-    return gathered.mapInArrow(_as_function(settle), arrow_ddl(slot_row_schema(context.stream)))
+    return gathered.mapInArrow(as_arrow_function(settle), arrow_ddl(slot_row_schema(context.stream)))
 
 
-def _sort_keys(context: AppendContext) -> list[str]:
+def sort_keys(context: AppendContext) -> list[str]:
     stream = context.stream
     return [stream.order, *(name for name in stream.key if name != stream.order), POS]
 
 
-def _as_function(stage: partial[Iterator[pa.RecordBatch]]):  # type: ignore[no-untyped-def]
+def as_arrow_function(stage: partial[Iterator[pa.RecordBatch]]):  # type: ignore[no-untyped-def]
     """A stage as Spark wants it: a plain function of the batches."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

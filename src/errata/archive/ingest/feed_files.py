@@ -29,26 +29,32 @@ from errata.model.time import HIGHEST, LOWEST, format_duration, format_instant
 
 
 @dataclass(frozen=True, slots=True)
-class FeedSplit:
-    """What one split of a feed's file says."""
+class SplitSummary:
+    """What one split of a feed's file says, as far as other splits and the counts of the batch depend on it."""
 
     feed: int
     number: int
-    elements: pa.Table
-    """Its statements in the order of the lines, without their numbers in the batch. `_own_stable` is what the split
-    itself has said before; LOWEST if nothing."""
     marked: int | None
     """The greatest place of its stable elements."""
     top: int | None
     """The greatest order field of the rows that it says there are."""
+    lines: int
+    said: int
+    """How many statements it has."""
+    records: int
+    """How many rows it has, sound or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSplit:
+    """What one split of a feed's file says."""
+
+    summary: SplitSummary
+    elements: pa.Table
+    """Its statements in the order of the lines, without their numbers in the batch. `_own_stable` is what the split
+    itself has said before; LOWEST if nothing."""
     bad: pa.Table
     """Lines for quarantine (`BAD_ROW_SCHEMA`)."""
-    lines: int
-
-    @property
-    def records(self) -> int:
-        """How many rows it has, sound or not."""
-        return int(self.elements.num_rows + self.bad.num_rows)
 
 
 def read_feed_split(context: AppendContext, split: FileSplit, layout: FileLayout, feed: int) -> FeedSplit:
@@ -67,15 +73,18 @@ def read_feed_split(context: AppendContext, split: FileSplit, layout: FileLayout
     own = told.filter(pa.array(sound))
     there = sound & (told[ELEMENT].fill_null(-1).to_numpy() != ElementKind.WITHDRAW)
     stated = there & told[fed.order].is_valid().to_numpy()
-    return FeedSplit(
+    bad = _bad_rows(split, found, {int(ordinals[row]): reason for row, reason in reasons.items()})
+    summary = SplitSummary(
         feed,
         split.number,
-        _as_elements(context.stream, own, feed, ordinals[sound] + row_position(split.number, 0), before[sound]),
         int(order[marks].max()) if marks.any() else None,
         int(order[stated].max()) if stated.any() else None,
-        _bad_rows(split, found, {int(ordinals[row]): reason for row, reason in reasons.items()}),
         found.lines,
+        said=own.num_rows,
+        records=own.num_rows + bad.num_rows,
     )
+    positions = ordinals[sound] + row_position(split.number, 0)
+    return FeedSplit(summary, _as_elements(context.stream, own, feed, positions, before[sound]), bad)
 
 
 def _statements(found: SplitRows, fed: Stream) -> tuple[pa.Table, np.ndarray]:
@@ -202,7 +211,7 @@ class FeedReach:
     top: int | None = None
     marked: int | None = None
 
-    def with_split(self, split: FeedSplit) -> FeedReach:
+    def with_split(self, split: SplitSummary) -> FeedReach:
         return FeedReach(_later(self.top, split.top), _later(self.marked, split.marked))
 
 
@@ -216,7 +225,7 @@ def contradicts_itself(feed: Feed) -> bool:
     return feed.stable is StableRule.MARKS and feed.query is None
 
 
-def feed_reaches(splits: Iterable[FeedSplit]) -> dict[int, FeedReach]:
+def feed_reaches(splits: Iterable[SplitSummary]) -> dict[int, FeedReach]:
     """How far each feed of a batch comes, by number."""
     reaches: dict[int, FeedReach] = {}
     for split in splits:
@@ -225,24 +234,24 @@ def feed_reaches(splits: Iterable[FeedSplit]) -> dict[int, FeedReach]:
 
 
 def split_beginnings(
-    stream: Stream, marks: Sequence[tuple[int, int, int | None]], before: Mapping[int, int], *, retried: bool
+    stream: Stream, splits: Iterable[SplitSummary], before: Mapping[int, int], *, retried: bool
 ) -> dict[int, int]:
-    """For each split how far its feed was stable when it began, from feed, number and greatest mark of each. LOWEST for
-    feeds that their own stable point does not bind, and for rows that were said before and are only tried again."""
+    """For each split how far its feed was stable when it began. LOWEST for feeds that their own stable point does not
+    bind, and for rows that were said before and are only tried again."""
     reached = dict(before)
     found: dict[int, int] = {}
-    for feed, number, marked in sorted(marks):
-        binds = contradicts_itself(stream.merged.feeds[feed]) and not retried
-        found[number] = reached.get(feed, LOWEST) if binds else LOWEST
-        if marked is not None:
-            reached[feed] = max(reached.get(feed, LOWEST), marked)
+    for split in sorted(splits, key=lambda each: each.number):
+        binds = contradicts_itself(stream.merged.feeds[split.feed]) and not retried
+        found[split.number] = reached.get(split.feed, LOWEST) if binds else LOWEST
+        if split.marked is not None:
+            reached[split.feed] = max(reached.get(split.feed, LOWEST), split.marked)
     return found
 
 
 def with_own_stable(stream: Stream, split: FeedSplit, beginning: int, *, retried: bool) -> pa.Table:
     """The statements of a split, with how far the feed was stable before each."""
     elements = split.elements
-    if contradicts_itself(stream.merged.feeds[split.feed]) and not retried:
+    if contradicts_itself(stream.merged.feeds[split.summary.feed]) and not retried:
         own = np.maximum(elements[OWN_STABLE].to_numpy(), beginning)
     else:
         own = np.full(elements.num_rows, LOWEST)
@@ -253,9 +262,13 @@ def batch_elements(
     stream: Stream, splits: Sequence[FeedSplit], before: Mapping[int, int], *, retried: bool
 ) -> pa.Table:
     """The elements of a batch, feed by feed as declared and file by file."""
-    marks = [(each.feed, each.number, each.marked) for each in splits]
-    beginnings = split_beginnings(stream, marks, before, retried=retried)
-    ordered = sorted(splits, key=lambda each: (each.feed, each.number))
-    tables = [with_own_stable(stream, each, beginnings[each.number], retried=retried) for each in ordered]
-    whole = pa.concat_tables([element_schema(stream).empty_table(), *tables]).combine_chunks()
+    beginnings = split_beginnings(stream, (each.summary for each in splits), before, retried=retried)
+    ordered = sorted(splits, key=lambda each: (each.summary.feed, each.summary.number))
+    tables = [with_own_stable(stream, each, beginnings[each.summary.number], retried=retried) for each in ordered]
+    return numbered_elements(pa.concat_tables([element_schema(stream).empty_table(), *tables]))
+
+
+def numbered_elements(elements: pa.Table) -> pa.Table:
+    """Elements, which are in their order, with their numbers."""
+    whole = elements.combine_chunks()
     return whole.set_column(whole.column_names.index(SEQ), SEQ, pa.array(np.arange(whole.num_rows), pa.int64()))

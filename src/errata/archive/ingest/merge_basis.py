@@ -125,11 +125,11 @@ def _read_state(
     batch_no = former[0].batch_no
     if batch_no is None:
         raise AssertionError("a state is written by one batch")
-    tables = [_with_columns(each.read(warehouse), state_schema(stream)) for each in sources]
+    tables = [with_columns(each.read(warehouse), state_schema(stream)) for each in sources]
     return state_from_table(pa.concat_tables(tables, promote_options="default"), stream, batch_no, tops)
 
 
-def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The table with the columns that have been declared since it was written, NULL in all rows."""
     for field in schema:
         if field.name not in table.column_names:

@@ -12,14 +12,16 @@ such rows get buckets of the batch that said them. What else commits is in `Merg
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from errata.archive.bucket_writer import value_range
+from errata.archive.bucket_writer import order_values, value_range
 from errata.archive.ingest import stages
 from errata.archive.ingest.batch_writer import (
     BatchFaults,
@@ -27,10 +29,16 @@ from errata.archive.ingest.batch_writer import (
     collect_reports,
     worst_failure,
 )
-from errata.archive.ingest.feed_files import FeedSplit, batch_elements, feed_reaches, read_feed_split
+from errata.archive.ingest.feed_files import (
+    FeedSplit,
+    SplitSummary,
+    batch_elements,
+    feed_reaches,
+    read_feed_split,
+)
 from errata.archive.ingest.feed_outcomes import FeedTally, feed_change
 from errata.archive.ingest.merge_basis import MergeBasis, keys_to_be_deleted, unfrozen_rows
-from errata.archive.ingest.merge_behind import BehindRows, count_by_feed, resolve_behind
+from errata.archive.ingest.merge_behind import BehindRows, resolve_behind
 from errata.archive.schemas import (
     BAD_ROW_SCHEMA,
     AppendContext,
@@ -44,15 +52,19 @@ from errata.archive.tables import match_rows, sort_rows
 from errata.archive.task_reports import ReportKind, bucket_from_row, report_schema
 from errata.catalog.merge_commits import MergeCommit
 from errata.errors import ErrataError
+from errata.merge.choice import ORDERED_ALGORITHMS
 from errata.merge.elements import POS
-from errata.merge.merging import merge_batch
+from errata.merge.merging import merge_batch, state_for
 from errata.merge.progress import FeedStanding, advance, feed_stable
 from errata.merge.state import state_to_table
-from errata.merge.step import BATCH, OP, REASON, MergeProgress, MergeStep
+from errata.merge.step import BATCH, OP, REASON, MergeProgress, MergeState, MergeStep
 from errata.model.batch import Batch, Op
 from errata.model.bucket import Groups, NewBucket, Role
 from errata.model.stream import Stream
 from errata.model.time import LOWEST
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,47 +77,103 @@ class MergedRows:
     """Late rows and corrections (`pending_schema`), with `_batch`."""
 
 
-def merge_and_write(prepared: PreparedBatch, of: MergeBasis) -> tuple[Batch, BatchFaults, MergeCommit]:
-    """Read, merge and write a batch. Nothing of it is visible before it is committed."""
-    context = prepared.context
+@dataclass(frozen=True, slots=True)
+class MergeOutcome:
+    """A batch that has been merged, in this process or by Spark's tasks, which then have written a part of it."""
+
+    context: AppendContext
+    splits: Sequence[SplitSummary]
+    bad: Sequence[pa.Table]
+    """Lines for quarantine that no task has reported."""
+    progress: MergeProgress
+    step: MergeStep
+    """`inserts`, `corrections` and `state` are what no task has written."""
+    told: Sequence[pa.RecordBatch] = ()
+    """The reports of tasks."""
+    state: Sequence[NewBucket] = ()
+    """The state that tasks have written."""
+    rows: int = 0
+    """How many of the batch's own rows tasks have written; `pending`: how many revisions."""
+    pending: int = 0
+
+    @property
+    def said(self) -> dict[int, int]:
+        """Statements by feed."""
+        counts: Counter[int] = Counter()
+        for split in self.splits:
+            counts[split.feed] += split.said
+        return dict(counts)
+
+
+def merge_and_write(
+    prepared: PreparedBatch, of: MergeBasis, session: SparkSession | None
+) -> tuple[Batch, BatchFaults, MergeCommit]:
+    """Read, merge and write a batch. Nothing of it is visible before it is committed. R0 to R2 go through the feeds in
+    their order and remember next to nothing, so that they need no tasks."""
+    if session is None or of.choice.algorithm in ORDERED_ALGORITHMS:
+        outcome = _merge_here(prepared, of)
+    else:
+        from errata.archive.ingest.merge_job import merge_by_spark  # noqa: PLC0415 - it imports PySpark
+
+        outcome = merge_by_spark(prepared, of, session)
+    return _finish(prepared, of, outcome)
+
+
+def _merge_here(prepared: PreparedBatch, of: MergeBasis) -> MergeOutcome:
+    context, retried = prepared.context, bool(prepared.batch.retried)
+    stream = context.stream
     splits = _read_splits(prepared)
-    elements = batch_elements(
-        context.stream, splits, {each.number: each.stable for each in of.standing}, retried=bool(prepared.batch.retried)
-    )
-    progress = batch_progress(context.stream, of, splits, retried=bool(prepared.batch.retried))
-    step = merge_batch(
-        context.stream,
-        of.choice.algorithm,
-        of.state,
-        elements,
-        progress,
-        lambda: unfrozen_rows(prepared.catalog, context.warehouse, of.stood),
-    )
+    summaries = [each.summary for each in splits]
+    elements = batch_elements(stream, splits, {each.number: each.stable for each in of.standing}, retried=retried)
+    progress = batch_progress(stream, of, summaries, retried=retried)
+    algorithm, published = of.choice.algorithm, partial(unfrozen_rows, prepared.catalog, context.warehouse, of.stood)
+    step = merge_batch(stream, algorithm, basis_state(of, stream, progress, published), elements, progress, published)
+    return MergeOutcome(context, summaries, [each.bad for each in splits], progress, step)
+
+
+def basis_state(
+    of: MergeBasis, stream: Stream, progress: MergeProgress, published: Callable[[], pa.Table]
+) -> MergeState:
+    """The state that the batch is merged into, as its algorithm needs it."""
+    former = of.record.algorithm if of.record is not None and of.former else None
+    if former in ORDERED_ALGORITHMS and former is not of.choice.algorithm:
+        return state_for(of.choice.algorithm, stream, of.state, progress, published)
+    return of.state
+
+
+def _finish(prepared: PreparedBatch, of: MergeBasis, outcome: MergeOutcome) -> tuple[Batch, BatchFaults, MergeCommit]:
+    context, step = outcome.context, outcome.step
     behind = resolve_behind(prepared.catalog, context.warehouse, of, step.behind)
     merged = _merged_rows(prepared, of, step, behind)
-    told = list(_write_own(prepared, splits, elements.num_rows, step, behind, merged))
+    told = [*outcome.told, *_write_own(context, outcome, behind, merged)]
     batch, faults = collect_reports(context, prepared, pa.Table.from_batches(told, report_schema()))
     batch = _with_released(batch, _later_rows(context, merged))
-    batch = replace(batch, buckets=[*batch.buckets, *_write_state(context, step)])
-    tally = FeedTally(count_by_feed(elements), progress, step, behind)
+    state = list(outcome.state) or _write_state(context, step)
+    batch = replace(batch, buckets=[*batch.buckets, *state])
+    tally = FeedTally(outcome.said, outcome.progress, step, behind)
     commit = MergeCommit(
         of.known,
         of.record,
         of.former,
         feed_change(prepared.catalog, of, tally, batch),
-        progress.stable,
+        outcome.progress.stable,
         compared=bool(step.behind.num_rows),
     )
     return batch, faults, commit
 
 
+def feed_numbers(stream: Stream) -> dict[str | None, int]:
+    """The numbers of feeds by their names."""
+    return {feed.name: number for number, feed in enumerate(stream.merged.feeds)}
+
+
 def _read_splits(prepared: PreparedBatch) -> list[FeedSplit]:
-    numbers = {feed.name: number for number, feed in enumerate(prepared.context.stream.merged.feeds)}
+    numbers = feed_numbers(prepared.context.stream)
     splits: list[FeedSplit] = []
     failures: list[ErrataError] = []
     for split, layout in prepared.splits:
         try:
-            splits.append(read_feed_split(prepared.context, split, layout, numbers[split.file.feed or ""]))
+            splits.append(read_feed_split(prepared.context, split, layout, numbers[split.file.feed]))
         except ErrataError as error:
             failures.append(error)
     if failures:
@@ -113,7 +181,7 @@ def _read_splits(prepared: PreparedBatch) -> list[FeedSplit]:
     return splits
 
 
-def batch_progress(stream: Stream, of: MergeBasis, splits: Sequence[FeedSplit], *, retried: bool) -> MergeProgress:
+def batch_progress(stream: Stream, of: MergeBasis, splits: Sequence[SplitSummary], *, retried: bool) -> MergeProgress:
     """How far the feeds and the merged stream come with a batch."""
     said = {}
     for number, reach in feed_reaches(splits).items():
@@ -137,20 +205,25 @@ def batch_progress(stream: Stream, of: MergeBasis, splits: Sequence[FeedSplit], 
 
 
 def _merged_rows(prepared: PreparedBatch, of: MergeBasis, step: MergeStep, behind: BehindRows) -> MergedRows:
+    waiting = step.inserts.select(prepared.context.stream.key).slice(0, 0)
+    if step.inserts.num_rows:
+        waiting = keys_to_be_deleted(prepared.catalog, prepared.context.warehouse, of.stood)
+    rows = merged_rows(prepared.context, waiting, step)
+    return MergedRows(rows.rows, pa.concat_tables([rows.pending, *behind.pending]))
+
+
+def merged_rows(context: AppendContext, waiting: pa.Table, step: MergeStep) -> MergedRows:
     """Rows on time, and what becomes revisions: rows behind the stable point, rows whose former version is still to be
-    deleted, and corrections."""
-    context = prepared.context
-    rows = step.inserts
-    late = rows[context.stream.order].cast(pa.int64()).to_numpy() < (
-        LOWEST if context.stable is None else context.stable
-    )
-    if rows.num_rows:
-        waiting = keys_to_be_deleted(prepared.catalog, context.warehouse, of.stood)
-        late[np.unique(match_rows(rows.select(context.stream.key), waiting, context.stream.key)[0])] = True
-    pending = [_as_pending(context.stream, rows.filter(pa.array(late)), Op.INSERT), *behind.pending]
+    deleted (`waiting` has the keys of those), and corrections."""
+    stream, rows = context.stream, step.inserts
+    stable = LOWEST if context.stable is None else context.stable
+    late = order_values(rows[stream.order]) < stable
+    if waiting.num_rows:
+        late[np.unique(match_rows(rows.select(stream.key), waiting, stream.key)[0])] = True
+    pending = [_as_pending(stream, rows.filter(pa.array(late)), Op.INSERT)]
     for op in (Op.REPLACE, Op.DELETE):
         of_op = step.corrections.filter(pc.equal(step.corrections[OP], op.value))
-        pending.append(_as_pending(context.stream, of_op, op))
+        pending.append(_as_pending(stream, of_op, op))
     return MergedRows(rows.filter(pa.array(~late)), pa.concat_tables(pending))
 
 
@@ -165,29 +238,25 @@ def _as_pending(stream: Stream, rows: pa.Table, op: Op) -> pa.Table:
 
 
 def _write_own(
-    prepared: PreparedBatch,
-    splits: Sequence[FeedSplit],
-    said: int,
-    step: MergeStep,
-    behind: BehindRows,
-    merged: MergedRows,
+    context: AppendContext, outcome: MergeOutcome, behind: BehindRows, merged: MergedRows
 ) -> Iterator[pa.RecordBatch]:
     """Write what this batch has said itself; the report of one task, as of a batch without feeds."""
-    context = prepared.context
-    rows, pending = (_of_batch(table, None) for table in (merged.rows, merged.pending))
+    step = outcome.step
+    rows, pending = (of_batch(table, None) for table in (merged.rows, merged.pending))
     refused = step.refused
     repeats = sum(step.counts.repeats.values()) + behind.repeated
+    settled = repeats + behind.overruled + refused.num_rows
+    written = rows.num_rows + pending.num_rows + outcome.rows + outcome.pending
     counted = {
         "dropped": repeats,
         "replaced": behind.overruled,
-        "held": said - repeats - behind.overruled - refused.num_rows - rows.num_rows - pending.num_rows,
+        "held": sum(outcome.said.values()) - settled - written,
     }
     asides = [(ReportKind.COUNT, stages.pack_counts(**counted))]
-    for split in splits:
+    for split in outcome.splits:
         lines = stages.pack_counts(split=split.number, lines=split.lines, records=split.records)
         asides.append((ReportKind.LINES, lines))
-        if split.bad.num_rows:
-            asides.append((ReportKind.BAD, pack_table(split.bad)))
+    asides += [(ReportKind.BAD, pack_table(bad)) for bad in outcome.bad if bad.num_rows]
     if refused.num_rows:
         asides.append((ReportKind.BAD, pack_table(_refused_rows(refused))))
     if pending.num_rows:
@@ -210,13 +279,14 @@ def _later_rows(context: AppendContext, merged: MergedRows) -> dict[int, Iterato
     known = pc.unique(pa.concat_tables([merged.rows.select([BATCH]), merged.pending.select([BATCH])])[BATCH])
     released = {}
     for batch_no in sorted(known.drop_null().to_pylist()):
-        rows, pending = (_of_batch(table, batch_no) for table in (merged.rows, merged.pending))
+        rows, pending = (of_batch(table, batch_no) for table in (merged.rows, merged.pending))
         asides = [(ReportKind.PENDING, pack_table(pending.drop_columns([BATCH])))] if pending.num_rows else []
         released[batch_no] = _write_rows(context, rows, asides)
     return released
 
 
-def _of_batch(rows: pa.Table, batch_no: int | None) -> pa.Table:
+def of_batch(rows: pa.Table, batch_no: int | None) -> pa.Table:
+    """The rows that a batch said; None: the one that is being merged."""
     return rows.filter(rows[BATCH].is_null() if batch_no is None else pc.equal(rows[BATCH], batch_no))
 
 

@@ -116,9 +116,9 @@ def write_stage(context: AppendContext, settles: bool, batches: RecordBatches) -
             if said in (ReportKind.PENDING, ReportKind.REPLACING)
         ]
         yield from _write_pending(context, place, pending)
-        yield from _report_bad_rows(context, [unpack_table(blob) for said, blob in blobs if said is ReportKind.BAD])
+        yield from report_bad_rows(context, [unpack_table(blob) for said, blob in blobs if said is ReportKind.BAD])
         for said, blob in blobs:
-            if said in (ReportKind.LINES, ReportKind.COUNT, ReportKind.FAILED):
+            if said in (ReportKind.LINES, ReportKind.COUNT, ReportKind.FAILED, ReportKind.MERGED):
                 yield report_row(said, data=blob)
 
 
@@ -129,13 +129,16 @@ def read_split_tables(
     try:
         found = read_split(split, layout, context.stream)
     except ErrataError as error:
-        of_file = isinstance(error, BadFileError)
-        told = json.dumps(
-            {"what": error.what, "where": error.where, "why": error.why, "how": error.how, "file": of_file}
-        )
-        return [], [aside_row(context, 0, ReportKind.FAILED, told.encode())]
+        return [], [aside_row(context, 0, ReportKind.FAILED, pack_error(error))]
     tables = list(_classify_rows(context, split, found))
     return tables[:1], tables[1:]
+
+
+def pack_error(error: ErrataError) -> bytes:
+    """An error because of which a task gives up."""
+    of_file = isinstance(error, BadFileError)
+    told = {"what": error.what, "where": error.where, "why": error.why, "how": error.how, "file": of_file}
+    return json.dumps(told).encode()
 
 
 def reported_error(blob: bytes) -> ErrataError:
@@ -302,7 +305,8 @@ def _with_rank(said: ReportKind, table: pa.Table) -> pa.Table:
     return table.append_column(RANK, rank)
 
 
-def _report_bad_rows(context: AppendContext, tables: Sequence[pa.Table]) -> RecordBatches:
+def report_bad_rows(context: AppendContext, tables: Sequence[pa.Table]) -> RecordBatches:
+    """Rows for quarantine in a task's report, or in a file if they are many."""
     if not tables:
         return
     table = pa.concat_tables(tables).combine_chunks()
