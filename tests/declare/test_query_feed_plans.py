@@ -83,9 +83,7 @@ def test_what_follows_from_a_plan_is_recorded_and_decides_about_the_algorithm(he
     write_project(here, "double")
     planned = plan_apply(load_project(here, {}))
     assert {each.after.name: each.details for each in planned.changes.changes} == {
-        "best": tuple(
-            f"feed {name}: the plan of query {name}_plan guarantees nothing" for name in ("old", "new")
-        ),
+        "best": tuple(f"feed {name}: the plan of query {name}_plan guarantees nothing" for name in ("old", "new")),
         "ticks": ("on_revision ignore -> results",),
     }
     assert apply_plan(planned) == 2
@@ -93,6 +91,21 @@ def test_what_follows_from_a_plan_is_recorded_and_decides_about_the_algorithm(he
         assert choose_algorithm(site.declared("best")).algorithm is MergeAlgorithm.R3
         told = explain_feeds(site.project, site.declared("best"))
     assert "from the plan of query old_plan: no guarantees" in told
+
+
+def test_it_is_told_whether_a_query_can_skip_what_nobody_needs(here: Path) -> None:
+    write_project(here, "double")
+    declared = (here / "errata.yaml").read_text().replace("{query: old_plan}", "{query: old_plan, feedback: yes}")
+    (here / "errata.yaml").write_text(declared)
+
+    def told() -> str:
+        project = load_project(here, {})
+        return explain_feeds(project, project.streams["best"])
+
+    assert "  its query skips results that best has from other feeds already\n" in told()
+    assert told().count("skips") == 1
+    (here / "old.sql").write_text("SELECT symbol, max(at) AS at, sum(price) AS total FROM ticks GROUP BY symbol\n")
+    assert "  its query skips nothing: its results may end, or depend on earlier ones" in told()
 
 
 def test_a_feed_that_skips_what_nobody_needs_is_not_complete() -> None:

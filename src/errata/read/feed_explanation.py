@@ -7,12 +7,14 @@ what the data has broken. Nothing is run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from errata.catalog import feeds, streams
 from errata.catalog.database import open_if_current
 from errata.catalog.feeds import FeedState, MergeRecord
 from errata.declare.feed_changes import feed_text, guarantee_words, policy_text
 from errata.declare.project import Project
+from errata.declare.queries import load_queries
 from errata.merge.choice import choose_algorithm, declared_properties
 from errata.model.feed import DisagreementPolicy, EmitPolicy, Feed, FeedProperties, MergeAlgorithm, MergePolicy
 from errata.model.stream import Stream
@@ -44,21 +46,41 @@ _DISAGREEMENT_WORDS: Mapping[DisagreementPolicy, str] = {
 
 def explain_feeds(project: Project, stream: Stream) -> str:
     """How the feeds of a declared stream are merged, as text."""
-    derived = derived_properties(project, stream)
+    planned = _planned_feeds(project, stream)
     merge, known = _known_feeds(project, stream.name)
-    return "".join(f"{line}\n" for line in _explanation_lines(stream, derived, merge, known))
+    return "".join(f"{line}\n" for line in _explanation_lines(stream, planned, merge, known))
 
 
-def derived_properties(project: Project, stream: Stream) -> dict[str, FeedProperties]:
+@dataclass(frozen=True, slots=True)
+class PlannedFeeds:
     """What follows from the plans of the queries that are feeds, by feed."""
+
+    derived: Mapping[str, FeedProperties] = field(default_factory=dict)
+    """What each guarantees."""
+    obstacles: Mapping[str, str] = field(default_factory=dict)
+    """Why queries cannot skip what nobody needs although they are told so."""
+
+
+def _planned_feeds(project: Project, stream: Stream) -> PlannedFeeds:
     queries = [feed.query for feed in stream.merged.feeds if feed.query is not None]
     if not queries:
-        return {}
-    from errata.declare.explanation import declared_plans  # noqa: PLC0415 - most feeds are files
+        return PlannedFeeds()
+    from errata.answer.feedback import why_not_skipping  # noqa: PLC0415 - most feeds are files
+    from errata.declare.explanation import declared_plans  # noqa: PLC0415
     from errata.declare.feed_guarantees import with_derived  # noqa: PLC0415
+    from errata.language.rewrite import rewritten_plan  # noqa: PLC0415
+    from errata.language.route import choose_route  # noqa: PLC0415
 
-    found = with_derived(project.streams, declared_plans(project, queries))[stream.name]
-    return {feed.name: feed.derived for feed in found.merged.feeds if feed.derived is not None}
+    plans = declared_plans(project, queries)
+    found = with_derived(project.streams, plans)[stream.name]
+    derived = {feed.name: feed.derived for feed in found.merged.feeds if feed.derived is not None}
+    obstacles: dict[str, str] = {}
+    for feed in stream.merged.feeds:
+        if feed.query is not None and feed.feedback:
+            (query,) = load_queries([project.queries[feed.query]], project.file).values()
+            why = why_not_skipping(query, choose_route(rewritten_plan(plans[feed.query])))
+            obstacles |= {} if why is None else {feed.name: why}
+    return PlannedFeeds(derived, obstacles)
 
 
 def _known_feeds(project: Project, name: str) -> tuple[MergeRecord | None, list[FeedState]]:
@@ -76,8 +98,9 @@ def _known_feeds(project: Project, name: str) -> tuple[MergeRecord | None, list[
 
 
 def _explanation_lines(
-    stream: Stream, derived: Mapping[str, FeedProperties], merge: MergeRecord | None, known: list[FeedState]
+    stream: Stream, planned: PlannedFeeds, merge: MergeRecord | None, known: list[FeedState]
 ) -> Iterator[str]:
+    derived, obstacles = planned.derived, planned.obstacles
     properties = declared_properties(stream, derived)
     choice = choose_algorithm(stream, properties)
     yield f"stream {stream.name}: {len(stream.merged.feeds)} feeds, merged by {', '.join(stream.key)}"
@@ -96,6 +119,10 @@ def _explanation_lines(
     for feed, each in zip(stream.merged.feeds, properties, strict=True):
         yield f"feed {feed.name}: {feed_text(feed, stream)}"
         yield from (f"  {line}" for line in _derived_lines(feed, each, derived))
+        if feed.name in obstacles:
+            yield f"  its query skips nothing: {obstacles[feed.name]}"
+        elif feed.feedback:
+            yield f"  its query skips results that {stream.name} has from other feeds already"
 
 
 def _policy_lines(policy: MergePolicy) -> Iterator[str]:
