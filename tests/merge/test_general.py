@@ -192,6 +192,18 @@ def test_an_adjustment_waits_until_the_stable_point_reaches_it() -> None:
     assert merging.state.rows.num_rows == 0
 
 
+def test_a_row_has_the_place_of_the_first_statement_that_says_it() -> None:
+    merging = Merging(SPANS)
+    step = merging.take(
+        statement(0, ROW, WITHDRAW),
+        statement(0, {**ROW, "symbol": "B"}, own_stable=6),
+        statement(0, ROW),
+        statement(1, {**ROW, "symbol": "B", "until": 12}),
+        statement(1, ROW),
+    )
+    assert sorted(short(step.inserts, "symbol", BATCH, POS)) == [("A", None, 2), ("B", None, 3)]
+
+
 def test_a_correction_has_the_place_of_the_statement_that_made_it() -> None:
     merging = Merging(SPANS, policy=MergePolicy(emit=EmitPolicy.EVERY))
     merging.take(statement(0, ROW))

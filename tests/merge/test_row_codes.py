@@ -106,3 +106,9 @@ def test_the_hash_of_a_key_depends_on_its_values_alone(chance: random.Random) ->
 def test_different_texts_have_different_hashes(chance: random.Random) -> None:
     texts = [f"{chance.random()}" for _ in range(5000)] + ["a" * length for length in range(200)]
     assert len(set(key_hashes(pa.table({"key": texts}), ["key"]).tolist())) == len(set(texts))
+
+
+def test_a_text_has_one_hash_whatever_the_width_of_its_offsets() -> None:
+    texts = ["", "a", None, "äb"]
+    narrow, wide = (pa.table({"key": pa.array(texts, kind)}) for kind in (pa.string(), pa.large_string()))
+    assert key_hashes(narrow, ["key"]).tolist() == key_hashes(wide, ["key"]).tolist()

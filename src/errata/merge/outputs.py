@@ -44,8 +44,8 @@ class DecidedBatch:
 
 
 def first_rows(said: Statements, known: int) -> np.ndarray:
-    """For each payload the first row that says it and counts."""
-    counts = said.counts
+    """For each payload the first row that says it and counts; withdrawals do not."""
+    counts = said.counts & ~said.withdraws
     if counts.all():
         return said.node_first
     first = said.node_first.copy()

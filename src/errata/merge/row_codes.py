@@ -211,7 +211,7 @@ def key_hashes(rows: pa.Table, names: Sequence[str]) -> np.ndarray:
     """A hash of each row's key that depends on the values alone."""
     words = []
     for name in names:
-        column = rows[name]
+        column = rows[name].cast(pa.string()) if pa.types.is_large_string(rows[name].type) else rows[name]
         words.extend(_text_hashes(column) if pa.types.is_string(column.type) else _stable_words(column))
     return hash_words(words)
 
