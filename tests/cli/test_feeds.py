@@ -13,9 +13,10 @@ from errata.catalog.feeds import FeedChange, FeedState, MergeRecord
 from errata.declare.site import open_site
 from errata.model.feed import MergeAlgorithm
 from errata.model.time import HOUR
+from errata.read import feeds
 from errata.read.overview import project_overview
 from fixtures.commands import Done, Errata
-from fixtures.merged_feeds import NOON, stand, stand_merged, take_in_batches, write_project
+from fixtures.merged_feeds import NOON, disagreement, stand, stand_merged, take_in_batches, write_project
 
 
 @pytest.fixture
@@ -134,6 +135,17 @@ def test_a_feed_is_missing_once_each_other_could_have_had_its_turn(errata: Errat
     assert missing() == ["mirror"]
     assert errata("feeds", "detach", "quotes", "mirror").code == 0
     assert missing() == []
+
+
+def test_many_disagreements_are_counted_without_reading_them_all(
+    errata: Errata, declared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "MAX_COUNTED", 3)
+    merge = MergeRecord(MergeAlgorithm.R3, "gaps", NOON, "nyse")
+    stand(FeedChange([], merge, [disagreement(f"S{number}", "10.6") for number in range(7)]))
+    found = {str(each["feed"]): each["overruled"] for each in records(errata("feeds", "ls", "--format", "json"))}
+    assert found == {"nyse": 0, "mirror": 3, "third": 0}
+    assert "feeds of quotes disagree about 7 keys" in errata("feeds", "ls").err
 
 
 def test_nothing_has_been_merged_yet(errata: Errata, declared: Path) -> None:

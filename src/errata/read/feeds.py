@@ -30,6 +30,10 @@ from errata.model.time import LOWEST, format_instant
 from errata.read.row_keys import key_table, key_texts
 from errata.read.wording import event_time_text
 
+MAX_COUNTED = 1_000
+"""Disagreements that are read to count whose values do not count. A feed that has a whole column wrong disagrees about
+every row, and reading them all would make a status slow."""
+
 
 class FeedRole(StrEnum):
     """What a feed is to the merge."""
@@ -58,7 +62,7 @@ class FeedStatus:
     missing: bool = False
     """Whether others are heard again and again, and the merged stream is stable beyond it."""
     overruled: int = 0
-    """Keys about which its value does not count."""
+    """Keys about which its value does not count, of the newest MAX_COUNTED disagreements."""
     landed: int | None = None
     """Files in its folder that have not been taken in; None if it has no folder."""
     landing_fault: str | None = None
@@ -139,8 +143,10 @@ def merge_status(site: Site, state: StreamState, *, folders: bool = True) -> Mer
     merge = feeds.merge_of(site.catalog, state.stream_id)
     found = feeds.standing_feeds(state.stream, feeds.feeds_of(site.catalog, state.stream_id))
     last = commits.commits_by_number(site.catalog, {each.last_commit for each in found if each.last_commit is not None})
-    disagreements = feeds.disagreements_of(site.catalog, state.stream_id)
-    overruled = Counter(said["feed"] for each in disagreements for said in each.values if not said["chosen"])
+    standing = feeds.standing_disagreements(site.catalog, state.stream_id)
+    newest = DisagreementFilter(last=MAX_COUNTED)
+    disputed = feeds.disagreements_of(site.catalog, state.stream_id, newest) if standing else []
+    overruled = Counter(said["feed"] for each in disputed for said in each.values if not said["chosen"])
     reached = LOWEST if merge is None else merge.stable
     attached = sum(each.attached for each in found)
     statuses = []
@@ -162,7 +168,7 @@ def merge_status(site: Site, state: StreamState, *, folders: bool = True) -> Mer
                 fault,
             )
         )
-    return MergeStatus(state, merge, choose_algorithm(state.stream), statuses, len(disagreements))
+    return MergeStatus(state, merge, choose_algorithm(state.stream), statuses, standing)
 
 
 def feed_role(state: FeedState, merge: MergeRecord | None) -> FeedRole:
