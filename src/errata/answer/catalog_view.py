@@ -22,7 +22,6 @@ from errata.catalog.queries import RecordedQuery, StoppedQuery
 from errata.catalog.result_archives import ResultArchive, evaluations_of, read_archives
 from errata.catalog.streams import StreamState
 from errata.declare.query_feeds import order_lag, query_feeds
-from errata.declare.query_plans import read_plans
 from errata.declare.site import Site
 from errata.model.bucket import Bucket, Role
 from errata.model.commit import Evaluation
@@ -136,6 +135,8 @@ class CatalogView:
         return None
 
     def _order_lag(self, query: str, stream: Stream) -> int:
+        from errata.declare.query_plans import read_plans  # noqa: PLC0415 - SQL is read for feeds with feedback alone
+
         declared = {name: each.checked.query for name, each in self.queries.items()}
         reads = {name: each.checked.reads for name, each in self.queries.items()}
         some = [name for name in (query, *transitive_inputs([query], reads)) if name in declared]
