@@ -138,6 +138,37 @@ def test_intervals_of_samples_contain_the_truth_about_as_often_as_they_say() -> 
     assert all(0.93 <= share <= 0.97 for share in shares.values()), shares
 
 
+@pytest.mark.parametrize(("values", "rows"), [("lognormal", 30), ("lognormal", 200), ("normal", 30)])
+def test_intervals_of_few_and_skewed_rows_contain_the_truth(values: str, rows: int) -> None:
+    # Each group is a population of its own, a few of them without a row in the sample or with a single one.
+    chance = np.random.default_rng(random_for(__name__ + values + str(rows)).randrange(2**32))
+    size, rate = 4_000, 0.1
+    groups = np.repeat(np.arange(size), round(rows / rate))
+    every = chance.lognormal(0, 2, len(groups)) if values == "lognormal" else chance.normal(50, 20, len(groups))
+    drawn = chance.random(len(groups)) < rate
+    sample = SampledValues(size, rate, KnownValues(groups[drawn], every[drawn]))
+    whole = KnownValues(groups, every)
+    right = {"count": whole.count(size), "sum": whole.sum(size), "avg": whole.sum(size) / whole.count(size)}
+    for function, truths in right.items():
+        found = sample.estimate(function)
+        assert ((found.low <= truths) & (truths <= found.high)).mean() >= 0.93, function
+
+
+def test_a_sample_without_rows_or_with_one_knows_what_it_does_not_know() -> None:
+    one = SampledValues(
+        3, 0.5, KnownValues(np.array([0]), np.array([4.0])), KnownValues(np.array([1]), np.array([2.0]))
+    )
+    count = one.estimate("count")
+    assert count.value.tolist() == [2.0, 1.0, 0.0]
+    assert count.low.tolist()[1:] == [1.0, 0.0]
+    assert min(count.high.tolist()) > 3, "also where no row is in the sample, there may be some"
+    for function, values in (("sum", [8.0, 2.0]), ("avg", [4.0, 2.0])):
+        found = one.estimate(function)
+        assert found.value.tolist()[:2] == values
+        assert math.isnan(found.value[2])
+        assert np.isnan([*found.low, *found.high]).all()
+
+
 def test_a_sample_of_all_rows_is_exact_and_says_nothing_of_extremes() -> None:
     whole = SampledValues(1, 1.0, KnownValues(np.zeros(3, dtype=np.int64), np.array([1.0, 2.0, 6.0])))
     for function, right in (("count", 3.0), ("sum", 9.0), ("avg", 3.0)):

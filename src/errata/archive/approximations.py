@@ -287,19 +287,58 @@ class SampledValues:
         count = drawn / rate + known
         spread = (1 - rate) / rate**2
         if function == "count":
-            found = _interval(count, spread * drawn, np.ones(size, dtype=bool))
+            # Also without a row in the sample, there may be some.
+            found = _score_interval(count, spread * drawn, np.full(size, spread * rate), CONFIDENCE_QUANTILE)
             return replace(found, low=np.maximum(found.low, drawn + known))  # these are there for certain
-        total = self.sampled.sum(size) / rate + self.known.sum(size)
+        expanded = self.sampled.sum(size) / rate
+        value, distances = expanded + self.known.sum(size), self.sampled.values
+        if function == "avg":
+            value = _quotient(value, count)
+            distances = distances - value[self.sampled.groups]
         there = drawn + known > 0
-        if function == "sum":
-            squares = np.bincount(self.sampled.groups, self.sampled.values**2, minlength=size)
-            return _interval(total, spread * squares, there)
-        mean = np.where(there, total / np.where(there, count, 1.0), 0.0)
-        residues = self.sampled.values - mean[self.sampled.groups]
-        squares = np.bincount(self.sampled.groups, residues**2, minlength=size)
-        return _interval(mean, spread * squares / np.where(there, count, 1.0) ** 2, there)
+        found = Estimates(*(np.where(there, value, np.nan) for _ in range(3)))
+        if rate == 1:
+            return found
+        squares = KnownValues(self.sampled.groups, distances**2)
+        whole = squares.sum(size)
+        quantile = student_quantile(drawn, _quotient(squares.greatest(size), whole))
+        variance = spread * (_quotient(whole, count**2) if function == "avg" else whole)
+        ratio = _quotient(variance, value if function == "avg" else expanded)
+        one_sign = (self.sampled.least(size) >= 0) | (self.sampled.greatest(size) <= 0)
+        interval = _score_interval(value, variance, np.where(one_sign, ratio, 0), quantile)
+        return replace(interval, value=found.value)
 
 
-def _interval(value: Numbers, variance: Numbers, there: Numbers) -> Estimates:
-    half = CONFIDENCE_QUANTILE * np.sqrt(variance)
-    return Estimates(*(np.where(there, each, np.nan) for each in (value, value - half, value + half)))
+STUDENT_SERIES = (2.3722712, 2.8224986, 2.5558497, 1.5895341)
+"""Coefficients of 1/n, 1/n^2, … in the 97.5% quantile of Student's distribution with n degrees of freedom (Abramowitz
+and Stegun, 26.7.5)."""
+SKEWED_DEGREES = 0.08
+"""Degrees of freedom for each inverse cube of the share that one row, or unit, has of a variance. Chosen by simulation:
+of lognormal values (sigma 2) 30 to 300 rows then cover the truth in 94% of samples and more, in place of 70 to 87%. Of
+200 rows of even, normal and exponential values as many do as without it."""
+
+
+def student_quantile(drawn: Numbers, share: Numbers) -> Numbers:
+    """Student's quantile for numbers of rows, of which one has a share of the variance; NaN for a single row, which
+    tells nothing."""
+    last = np.divide(1.0, drawn - 1.0, out=np.full(len(drawn), np.nan), where=drawn > 1)
+    last = np.maximum(last, np.minimum(share**3 / SKEWED_DEGREES, 1.0))
+    series = np.zeros(len(drawn))
+    for each in STUDENT_SERIES[::-1]:
+        series = last * (each + series)
+    quantile: Numbers = CONFIDENCE_QUANTILE + series
+    return quantile
+
+
+def _quotient(left: Numbers, right: Numbers) -> Numbers:
+    """The quotient; 0 where the divisor is 0."""
+    found: Numbers = np.divide(left, right, out=np.zeros(len(right)), where=right != 0)
+    return found
+
+
+def _score_interval(value: Numbers, variance: Numbers, ratio: Numbers, quantile: Numbers | float) -> Estimates:
+    """The interval of the score, of a variance that goes with the value in a ratio; with ratio 0 the plain one
+    (`reduce.intervals` has the same as expressions)."""
+    shift = quantile * ratio / 2
+    middle, half = value + quantile * shift, quantile * np.sqrt(variance + shift**2)
+    return Estimates(value, middle - half, middle + half)
