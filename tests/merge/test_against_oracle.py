@@ -1,5 +1,5 @@
 """Merges of anything that feeds may say, and may not, are what the oracle says: after every batch the same rows,
-corrections, refused elements and disagreements."""
+corrections, refused elements and disagreements, whether the keys are merged in one piece or in parts."""
 
 from __future__ import annotations
 
@@ -134,6 +134,7 @@ def run_case(seed: int, stream: Stream) -> None:
     chaos = Chaos(chance, stream, feeds)
     repeating = stream.merged.occurrence is not None
     product = MergedStream(stream, MergeAlgorithm.R4 if repeating else MergeAlgorithm.R3)
+    product.parts = chance.choice((1, 1, 1, 3))
     oracle = MultisetOracle(stream) if repeating else MergeOracle(stream)
     complete = chance.random() < 0.5
     standings = Standings(
