@@ -176,7 +176,9 @@ def _ledger_entries(connection: Connection, stream_id: int, ever: Sequence[Bucke
     base: defaultdict[int, list[int]] = defaultdict(list)
     pending: defaultdict[int, list[int]] = defaultdict(list)
     for each in ever:
-        if each.role is Role.BASE and each.batch_no is not None:
+        if each.batch_no is None:
+            continue
+        if each.role is Role.BASE:
             base[each.added_in].append(each.bucket_id)
         elif each.role is Role.PENDING:
             pending[each.added_in].append(each.bucket_id)

@@ -140,22 +140,23 @@ def quarantined_rows(
         query = query.limit(last)
     with catalog.reading() as connection:
         rows = connection.execute(query).all()
-    return [
-        QuarantineRow(
-            row.quarantine_id,
-            row.name,
-            row.batch_id,
-            BadRow(row.file, row.line, row.text, row.reason),
-            RowSyntax(row.form),
-            row.header if row.file_number is not None else None,
-            Op(row.default_op or Op.INSERT),
-            row.revision,
-            QuarantineState(row.state),
-            row.settled_in,
-            row.feed,
-        )
-        for row in reversed(rows)
-    ]
+    return [_quarantine_row(row) for row in reversed(rows)]
+
+
+def _quarantine_row(row: Row[Any]) -> QuarantineRow:
+    return QuarantineRow(
+        row.quarantine_id,
+        row.name,
+        row.batch_id,
+        BadRow(row.file, row.line, row.text, row.reason),
+        RowSyntax(row.form),
+        row.header if row.file_number is not None else None,
+        Op(row.default_op or Op.INSERT),
+        row.revision,
+        QuarantineState(row.state),
+        row.settled_in,
+        row.feed,
+    )
 
 
 def _is_file_of_row() -> ColumnElement[bool]:

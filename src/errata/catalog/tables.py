@@ -178,8 +178,7 @@ batch_files = Table(
     Index(None, "stream_id", "sha256"),
 )
 """The files of a batch; of CSV also the first line, without which no other can be read. `changed` is the modification
-time; NULL: the file was taken in before that was recorded. `feed` is the feed that delivered it, of a stream with
-feeds."""
+time; NULL: it was taken in before that was recorded. `feed` is the feed that delivered it."""
 
 batch_splits = Table(
     "batch_splits",

@@ -130,13 +130,35 @@ class Archive:
         behind = [each for each in elements if each.pos in set(batch.behind)]
         self.refused = frozenset(batch.refused)
         counts = Counter({"refused": len(batch.refused)})
+        bound = [each for each in behind if each.own_stable > each.values["at"]]
         for each in behind:
-            if each.kind is ElementKind.INSERT:
+            if each.kind is ElementKind.INSERT and each not in bound:
                 counts[self._insert(each)] += 1
+        there = dict(self.rows)
         for each in behind:
-            if each.kind is not ElementKind.INSERT:
+            if each not in bound:
+                if each.kind is not ElementKind.INSERT:
+                    self._correct(each)
+            elif self._may_say(each, there) is None:
+                counts["refused"] += 1
+                self.refused |= {each.pos}
+            elif self._may_say(each, there):
                 self._correct(each)
         return counts
+
+    def _may_say(self, said: Said, there: dict[Key, Row]) -> bool | None:
+        """Of a statement behind its own feed's stable point: whether it is carried out. None: it is refused."""
+        old = there.get(self._key(said))
+        if said.kind is ElementKind.WITHDRAW:
+            return False if old is None else None
+        new = self.oracle._statement(said, old)
+        if new is None:
+            return None  # it changes columns of a row that is not there
+        if new == old:
+            return False
+        if old is not None and new.payload == old.payload:
+            return True if min(old.end, new.end) >= said.own_stable else None
+        return None
 
     def _key(self, said: Said) -> Key:
         return tuple(said.values[name] for name in self.oracle.stream.key)

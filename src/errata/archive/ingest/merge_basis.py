@@ -13,13 +13,11 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from errata.archive.bucket_files import POS
 from errata.archive.bucket_writer import order_values
 from errata.archive.overlays import BucketSource, Overlays, bucket_sources, read_overlays
-from errata.archive.schemas import BATCH, OPERATION, conform
-from errata.archive.tables import is_in_sorted
+from errata.archive.schemas import BATCH, conform
 from errata.catalog import buckets, feeds
 from errata.catalog.database import Catalog
 from errata.catalog.feeds import FeedState, MergeRecord
@@ -85,12 +83,7 @@ def current_choice(
     """The algorithm of the next batch (`anew`: its state was made from the archive): the cheapest that is correct for
     what is declared and has not been broken since. While there are rows that may still change, a more general one that
     has begun goes on: only it knows them."""
-    given = declared_properties(stream)
-    for number, each in enumerate(standing):
-        for broken in each.broken:
-            if broken["declared"] == properties_record(stream.merged.feeds[number].properties):
-                given[number] = what_both_guarantee(given[number], properties_from_record(broken["left"]))
-    chosen = choose_algorithm(stream, given)
+    chosen = choose_algorithm(stream, standing_properties(stream, standing))
     ranks = list(MergeAlgorithm)
     begun = MergeAlgorithm.R3 if record is None or anew else record.algorithm
     if not state.rows.num_rows or ranks.index(begun) <= ranks.index(chosen.algorithm):
@@ -98,6 +91,16 @@ def current_choice(
     if record is None or anew:
         return AlgorithmChoice(begun, "rows are there of which nobody knows what feeds have said them")
     return AlgorithmChoice(begun, record.reason)
+
+
+def standing_properties(stream: Stream, standing: Sequence[FeedState]) -> list[FeedProperties]:
+    """What each feed guarantees: what is declared, without what it has broken since it was declared so."""
+    given = declared_properties(stream)
+    for number, each in enumerate(standing):
+        for broken in each.broken:
+            if broken["declared"] == properties_record(stream.merged.feeds[number].properties):
+                given[number] = what_both_guarantee(given[number], properties_from_record(broken["left"]))
+    return given
 
 
 def properties_record(properties: FeedProperties) -> dict[str, object]:
@@ -152,15 +155,6 @@ def unfrozen_rows(catalog: Catalog, warehouse: Warehouse, stood: StreamState) ->
     return rows.filter(pa.array(live))
 
 
-def rows_at(catalog: Catalog, warehouse: Warehouse, stood: StreamState, places: np.ndarray) -> pa.Table:
-    """The rows whose order field is one of these places."""
-    sought = np.unique(places)
-    if not len(sought):
-        return archived_rows(catalog, warehouse, stood, Interval(0, 0))
-    rows = archived_rows(catalog, warehouse, stood, Interval(int(sought[0]), int(sought[-1]) + 1), sought)
-    return rows.filter(pa.array(is_in_sorted(order_values(rows[stood.stream.order]), sought)))
-
-
 def archived_rows(
     catalog: Catalog, warehouse: Warehouse, stood: StreamState, interval: Interval, places: np.ndarray | None = None
 ) -> pa.Table:
@@ -199,16 +193,3 @@ def _base_rows(warehouse: Warehouse, source: BucketSource, interval: Interval, s
         batch = pa.repeat(pa.scalar(source.bucket.batch_no, pa.int64()), rows.num_rows)
         rows = rows.append_column(BATCH, batch)
     return rows
-
-
-def keys_to_be_deleted(catalog: Catalog, warehouse: Warehouse, stood: StreamState) -> pa.Table:
-    """The keys of rows that pending revisions delete: until these are applied, such a row is there."""
-    stream = stood.stream
-    schema = pa.schema([field for field in arrow_schema(stream) if field.name in stream.key])
-    tables = [schema.empty_table()]
-    if stood.applied < stood.revisions:
-        pending = buckets.visible_buckets(catalog, stood.stream_id, stood.changed_in, role=Role.PENDING)
-        for source in bucket_sources(catalog, pending):
-            rows = source.read(warehouse, [OPERATION, *stream.key])
-            tables.append(conform(rows.filter(pc.equal(rows[OPERATION], "delete")).select(schema.names), schema))
-    return pa.concat_tables(tables)

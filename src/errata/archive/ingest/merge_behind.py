@@ -6,6 +6,9 @@ archive has decides.
     it has another one of the key            a disagreement; by `disagreement: latest` a greater version replaces it
     an adjust or a withdrawal                a correction, which the archive takes or refuses as any other
 
+What the archive has includes the revisions that are still to be applied. A statement behind the stable point that its
+own feed had given may repeat what is there, and is refused if it would change anything.
+
 Of several new rows of one key the first counts (by `latest` the one with the greatest version), and the others are
 compared with it.
 """
@@ -20,22 +23,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from errata.archive.bucket_files import POS
-from errata.archive.bucket_writer import order_values
 from errata.archive.ingest.duplicates import rows_equal
-from errata.archive.ingest.merge_basis import MergeBasis, rows_at
+from errata.archive.ingest.merge_basis import MergeBasis
+from errata.archive.ingest.merge_contradictions import OwnVerdict, check_own, refused_rows
+from errata.archive.ingest.merge_pending import rows_at
 from errata.archive.schemas import BATCH, pending_inserts
 from errata.archive.tables import key_numbers, match_rows
 from errata.catalog.database import Catalog
 from errata.declare.warehouse import Warehouse
 from errata.intake.split_reader import OLD_GIVEN
 from errata.intake.types import arrow_type
-from errata.merge.elements import ELEMENT, FEED, GIVEN, OLD_END, OPEN, SEQ, ElementKind
+from errata.merge.elements import ELEMENT, FEED, GIVEN, OLD_END, OPEN, OWN_STABLE, SEQ, ElementKind
 from errata.merge.outcome import disagreement_schema
 from errata.merge.step import CHOSEN
 from errata.model.batch import Op
 from errata.model.feed import DisagreementPolicy
 from errata.model.results import old_column
 from errata.model.stream import Stream
+from errata.model.time import HIGHEST
 
 ARCHIVE = -1
 """In place of a feed's number, in a disagreement: the row is the archive's."""
@@ -51,6 +56,8 @@ class BehindRows:
     """By feed: statements that say what the archive has."""
     said: dict[int, int] = field(default_factory=dict)
     """By feed: all statements behind the stable point."""
+    refused: Sequence[pa.Table] = ()
+    """As those of a merge step: what contradicts its own feed."""
     overruled: int = 0
     """New rows that lose against another one of their key."""
     disagreements: pa.Table | None = None
@@ -67,17 +74,26 @@ def resolve_behind(catalog: Catalog, warehouse: Warehouse, of: MergeBasis, behin
         return BehindRows()
     stream = of.stood.stream
     behind = behind.sort_by(SEQ).combine_chunks()
-    is_insert = pc.equal(behind[ELEMENT], int(ElementKind.INSERT))
-    corrections = behind.filter(pc.invert(is_insert))
-    decided = _compare(stream, behind.filter(is_insert), catalog, warehouse, of)
+    order = behind[stream.order].cast(pa.int64()).fill_null(HIGHEST).to_numpy()
+    archived = rows_at(catalog, warehouse, of.stood, order[order < HIGHEST])
+    is_insert = pc.equal(behind[ELEMENT], int(ElementKind.INSERT)).to_numpy()
+    bound = behind[OWN_STABLE].to_numpy() > order
+    decided = _compare(stream, behind.filter(pa.array(is_insert & ~bound)), archived)
+    there = pa.concat_tables([archived.select(stream.names), decided.late.select(stream.names)])
+    own = behind.filter(pa.array(bound))
+    verdict = check_own(stream, own, there)
+    refused = own.filter(pa.array(verdict == OwnVerdict.REFUSED))
+    corrections = [behind.filter(pa.array(~is_insert & ~bound)), own.filter(pa.array(verdict == OwnVerdict.TAKEN))]
+    repeats = pa.concat_tables([decided.repeats, own.filter(pa.array(verdict == OwnVerdict.REPEAT))])
     return BehindRows(
         [
             _pending(stream, decided.late, Op.INSERT),
             _pending(stream, decided.newer, Op.REPLACE),
-            _pending_corrections(stream, corrections),
+            _pending_corrections(stream, pa.concat_tables(corrections)),
         ],
-        count_by_feed(decided.repeats),
+        count_by_feed(repeats),
         count_by_feed(behind),
+        [refused_rows(refused)],
         decided.overruled,
         decided.disagreements,
     )
@@ -95,12 +111,11 @@ class _Compared:
     disagreements: pa.Table
 
 
-def _compare(stream: Stream, rows: pa.Table, catalog: Catalog, warehouse: Warehouse, of: MergeBasis) -> _Compared:
+def _compare(stream: Stream, rows: pa.Table, archived: pa.Table) -> _Compared:
     if not rows.num_rows:
         return _Compared(rows, rows, rows, 0, disagreement_schema(stream).empty_table())
     fed = stream.as_fed
     key = list(fed.key)
-    archived = rows_at(catalog, warehouse, of.stood, order_values(rows[stream.order]))
     both = pa.concat_tables([rows.select(fed.names), archived.select(fed.names)])
     count = rows.num_rows
     new, old = match_rows(rows.select(key), archived.select(key), key)

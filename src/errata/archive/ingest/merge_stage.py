@@ -37,8 +37,9 @@ from errata.archive.ingest.feed_files import (
     read_feed_split,
 )
 from errata.archive.ingest.feed_outcomes import FeedTally, feed_change
-from errata.archive.ingest.merge_basis import MergeBasis, keys_to_be_deleted, unfrozen_rows
+from errata.archive.ingest.merge_basis import MergeBasis, standing_properties, unfrozen_rows
 from errata.archive.ingest.merge_behind import BehindRows, resolve_behind
+from errata.archive.ingest.merge_pending import keys_to_be_deleted
 from errata.archive.schemas import (
     BAD_ROW_SCHEMA,
     AppendContext,
@@ -142,8 +143,10 @@ def basis_state(
 
 
 def _finish(prepared: PreparedBatch, of: MergeBasis, outcome: MergeOutcome) -> tuple[Batch, BatchFaults, MergeCommit]:
-    context, step = outcome.context, outcome.step
-    behind = resolve_behind(prepared.catalog, context.warehouse, of, step.behind)
+    context = outcome.context
+    behind = resolve_behind(prepared.catalog, context.warehouse, of, outcome.step.behind)
+    step = replace(outcome.step, refused=pa.concat_tables([outcome.step.refused, *behind.refused]))
+    outcome = replace(outcome, step=step)
     merged = _merged_rows(prepared, of, step, behind)
     told = [*outcome.told, *_write_own(context, outcome, behind, merged)]
     batch, faults = collect_reports(context, prepared, pa.Table.from_batches(told, report_schema()))
@@ -197,9 +200,9 @@ def batch_progress(stream: Stream, of: MergeBasis, splits: Sequence[SplitSummary
             each.attached,
             each.joins_at,
             each.suspect_in is not None,
-            feed.properties.complete,
+            given.complete,
         )
-        for each, feed in zip(of.standing, stream.merged.feeds, strict=True)
+        for each, given in zip(of.standing, standing_properties(stream, of.standing), strict=True)
     ]
     return advance(standings, said, before=of.before, quorum=stream.merged.policy.quorum)
 
