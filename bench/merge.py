@@ -29,7 +29,7 @@ AMOUNTS = {
     Scale.SMALL: Amounts(
         InputAmounts(held_events=10_000, active=2_000, timed_events=60_000, inputs=(2, 6, 10)),
         EnforcedAmounts(
-            events=12_000, active=5_000, timed_events=60_000, inputs=(2, 6, 10), batches=(1_000, 4_000), rounds=1
+            events=12_000, active=5_000, timed_events=60_000, inputs=(2, 6, 10), batches=(1_000, 4_000), rounds=2
         ),
         BehaviourAmounts(
             disorder_events=20_000,

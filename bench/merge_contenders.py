@@ -8,14 +8,13 @@ import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.measure import Timings, interleaved
+from bench.measure import Timings
 from bench.merge_naive import CleansingMerger, NaiveMerger
 from bench.merge_workload import ChunkOfElements, ElementReader, FeedChunks, StepProgress, merged_stream
 from errata.merge.merging import merge_by
@@ -69,7 +68,7 @@ class MergedOutput:
     inserts: int
     corrections: int
     merging: float
-    """Seconds of the merge alone, without reading and writing files."""
+    """Seconds of processor time of the merge alone, without reading and writing files."""
 
 
 def merge_files(
@@ -100,9 +99,9 @@ def _merge_one(
     remembers."""
     chunk = reader.read(files)
     progress = reached.after(chunk.stables)
-    began = time.perf_counter()
+    began = time.process_time()
     new, changed = merger.merge(chunk, progress)
-    return new, changed, time.perf_counter() - began
+    return new, changed, time.process_time() - began
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +132,39 @@ def _allocated() -> int:
     return int(pa.total_allocated_bytes()) + tracemalloc.get_traced_memory()[0]
 
 
-def timed_merges(names: Sequence[str], chunks: FeedChunks, out: Path, rounds: int) -> Timings:
-    """The seconds of each contender over the same files, in turn."""
-    runs: dict[str, Any] = {name: partial(_timed, name, chunks, out) for name in names}
-    return interleaved(rounds, **runs)
+@dataclass(frozen=True, slots=True)
+class MergeTimings:
+    """What contenders took over the same files, from files to files."""
+
+    elapsed: Timings
+    processor: Timings
+    """Of all threads: what other work on the machine does not change."""
+
+    def rate(self, name: str, chunks: FeedChunks) -> float:
+        """Million elements a second."""
+        return chunks.elements / self.elapsed.median(name) / 1_000_000
+
+    def processor_rate(self, name: str, chunks: FeedChunks) -> float:
+        """Million elements a second of processor time."""
+        return chunks.elements / self.processor.median(name) / 1_000_000
 
 
-def _timed(name: str, chunks: FeedChunks, out: Path, _: int) -> None:
-    merge_files(name, chunks, out / name.replace(" ", "-"))
+def timed_merges(names: Sequence[str], chunks: FeedChunks, out: Path, rounds: int) -> MergeTimings:
+    """The seconds of each contender, in turn. The first round does not count."""
+    elapsed: dict[str, list[float]] = {name: [] for name in names}
+    processor: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(1 + rounds):
+        for name in names if number % 2 == 0 else reversed(names):
+            began, worked = time.perf_counter(), time.process_time()
+            merge_files(name, chunks, out / name.replace(" ", "-"))
+            if number > 0:
+                elapsed[name].append(time.perf_counter() - began)
+                processor[name].append(time.process_time() - worked)
+    return MergeTimings(Timings(elapsed), Timings(processor))
 
 
 def merging_times(names: Sequence[str], chunks: FeedChunks, out: Path, rounds: int) -> Timings:
-    """The seconds of the merge alone, of each contender over the same files, in turn. The first round does not
-    count."""
+    """The seconds of processor time of the merge alone, in turn. The first round does not count."""
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for number in range(1 + rounds):
         for name in names if number % 2 == 0 else reversed(names):

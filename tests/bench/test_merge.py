@@ -144,7 +144,7 @@ def test_figures_by_inputs(tmp_path: Path) -> None:
     ordered = input_figures(TINY, tmp_path / "a")
     tiny = EnforcedAmounts(events=1_000, active=200, timed_events=2_000, inputs=(2, 3), batches=(500, 1_000), rounds=1)
     enforced = enforced_figures(tiny, tmp_path / "b")
-    assert _names(ordered) == {"figure2", "figure3"}
+    assert {grid.name for grid in ordered.grids} == {"figure2", "figure3", "figure3-processor"}
     assert {grid.name for grid in enforced.grids} == {"figure7-memory", "figure7", "figure7-batches"}
     _check_finite(ordered)
     _check_finite(enforced)
