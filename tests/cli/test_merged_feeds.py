@@ -80,6 +80,27 @@ def test_two_feeds_are_merged_compared_and_told(errata: Errata, project: Path) -
     }
     history = errata("history", "quotes", key)
     assert "feeds disagree since commit 2: nyse price=11" in history.err
+    (version,) = records(errata("history", "quotes", key, "--format", "json"))
+    (disputed,) = version["disagreements"]
+    assert (disputed["since"], disputed["resolved"], disputed["chosen"]) == (2, None, "mirror")
+    assert [(each["feed"], each["row"]["price"]) for each in disputed["values"]] == [("nyse", "11"), ("mirror", "11.5")]
+    (other,) = records(errata("history", "quotes", "symbol=ABC,at=2026-11-18T10:00:02", "--format", "json"))
+    assert "disagreements" not in other
+
+
+def test_feeds_that_agree_again_settle_a_disagreement(errata: Errata, project: Path) -> None:
+    land(project, "nyse", "a", "1 IBM 11", "1 XYZ 5")
+    land(project, "mirror", "a", "1 IBM 11.5")
+    assert errata("ingest", "quotes", "--landed").code == 0
+    land(project, "nyse", "b", "1 IBM 11.5")
+    assert errata("ingest", "quotes", "--landed").code == 0
+    assert errata("feeds", "disagreements", "quotes").out == ""
+    (first, _) = records(errata("feeds", "disagreements", "quotes", "--all", "--format", "json"))
+    assert (first["opened_in"], first["resolved_in"]) == (2, 3)
+    assert "1 agreed about again" in errata("log", "quotes").out
+    assert prices(errata) == {("IBM", 1): 11.5, ("XYZ", 1): 5}
+    told = errata("history", "quotes", "symbol=IBM,at=2026-11-18T10:00:01").err
+    assert "feeds disagreed from commit 2 to 3: " in told
 
 
 def test_a_heartbeat_moves_a_quiet_feed(errata: Errata, project: Path) -> None:

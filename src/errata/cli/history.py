@@ -42,6 +42,9 @@ RECORD_FIELDS = tuple(
     )
 )
 
+DISPUTED_FIELD = TableField("disagreements", "disagreements")
+"""Of streams whose feeds have disagreed about the key."""
+
 
 def show_history(
     context: typer.Context,
@@ -59,10 +62,11 @@ def show_history(
     with open_site(global_options(context).project) as site, step_status(f"history in {stream}"):
         found = row_history(site, stream, wanted)
     if found.versions or kind is not OutputFormat.TABLE:
-        records = [_version_record(found.stream, each) for each in found.versions]
-        print_records(
-            TABLE_FIELDS if kind is OutputFormat.TABLE else RECORD_FIELDS, records, _table_rows(found), kind, sys.stdout
-        )
+        records = [_version_record(found.stream, each) | _disputed(found, each) for each in found.versions]
+        fields = TABLE_FIELDS if kind is OutputFormat.TABLE else RECORD_FIELDS
+        if found.disagreements and kind is not OutputFormat.TABLE:
+            fields = (*fields, DISPUTED_FIELD)
+        print_records(fields, records, _table_rows(found), kind, sys.stdout)
     for line in _history_notes(found):
         print_message(line)
 
@@ -114,7 +118,25 @@ def _version_text(stream: Stream, version: RowVersion) -> str:
     return ", ".join(f"{name}: {before[name]} -> {now[name]}" for name in version.changed)
 
 
-def _version_record(stream: Stream, version: RowVersion) -> TableRecord:
+def _disputed(found: RowHistory, version: RowVersion) -> dict[str, object]:
+    """What feeds disagreed about while a version was known."""
+    since = version.made_by.commit_id
+    until = None if version.ended_by is None else version.ended_by.commit_id
+    told = [
+        {
+            "since": each.opened_in,
+            "resolved": each.resolved_in,
+            "policy": each.policy,
+            "chosen": each.chosen,
+            "values": [dict(said) for said in each.values],
+        }
+        for each in found.disagreements
+        if (until is None or (each.opened_in or 0) < until) and (each.resolved_in is None or each.resolved_in > since)
+    ]
+    return {"disagreements": told} if found.disagreements else {}
+
+
+def _version_record(stream: Stream, version: RowVersion) -> dict[str, object]:
     brought = version.batch_commit.cause
     return {
         "version": version.number,
