@@ -135,6 +135,21 @@ def test_a_chain_of_adjustments_is_followed_end_by_end() -> None:
     assert inserted(step) == [(0, 30)]
 
 
+def test_an_adjustment_without_the_payload_is_of_the_row_that_its_feed_said_last() -> None:
+    merging = Multisets(PRICED)
+    step = merging.take(
+        statement(0, row(7, price=1.0)),
+        statement(0, row(9, price=1.0)),
+        statement(0, row(None, price=1.0), WITHDRAW, old_end=9),
+        statement(0, row(20), ADJUST, pos=4),
+        statement(1, row(20), ADJUST, pos=5),
+    )
+    assert [(each["price"], each["until"]) for each in step.inserts.to_pylist()] == [(1.0, 20)]
+    assert step.refused["_pos"].to_pylist() == [5]
+    step = merging.take(statement(0, row(30), ADJUST), stable=25)
+    assert corrected(step) == [("replace", 0, 30)]
+
+
 def test_a_feed_changes_nothing_behind_its_own_stable_point() -> None:
     merging = Multisets()
     merging.take(statement(0, row(7)), statement(1, row(9, at=100)))

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from errata.merge.elements import ABSENT, ELEMENT, FEED, OLD_END, payload_names
-from errata.merge.filling import fill_adjustments, no_marks
+from errata.merge.elements import ABSENT, ELEMENT, FEED, OLD_END, ElementKind, payload_names
+from errata.merge.filling import ChainMarks, fill_adjustments
 from errata.merge.row_codes import RowGroups, group_rows, stable_order, table_words
 from errata.merge.state import order_values
 from errata.merge.statements import COUNTS, NEVER_INSERTED, in_order
@@ -76,7 +76,9 @@ def read_fed_batch(stream: Stream, state: MergeState, elements: pa.Table, progre
     fed = stream.as_fed
     taken = in_order(elements)
     old = state.rows.drop_columns([stream.merged.occurrence])
-    filled = fill_adjustments(fed, replace(state, rows=old), taken, no_marks(taken.num_rows))
+    withdraws = taken[ELEMENT].to_numpy() == int(ElementKind.WITHDRAW)
+    marks = ChainMarks(barred=withdraws, ended=np.zeros(taken.num_rows, dtype=bool))  # others of the row may be left
+    filled = fill_adjustments(fed, replace(state, rows=old), taken, marks)
     rows, names, base = filled.rows, payload_names(fed), old.num_rows
     both = pa.concat_tables([old.select(names), rows.select(names)])
     words = {name: table_words(both, [name]) for name in names}
