@@ -3,6 +3,7 @@ what its files say."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import errata
+from errata.archive import bucket_writer
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "freeway"
 CARS = 1_000
@@ -30,6 +32,7 @@ def freeway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
         for name in ("ERRATA_CATALOG", "ERRATA_WAREHOUSE", "ERRATA_PROJECT"):
             patch.delenv(name, raising=False)
         patch.syspath_prepend(str(folder))
+        patch.setattr(bucket_writer, "MAX_INLINE_BYTES", 0)  # files with blocks, though there are few cars
         import_module("traffic").write_traffic(folder / "feed", CARS)
         yield import_module("rush_hour")
     for name in ("traffic", "rush_hour"):
@@ -51,12 +54,17 @@ def test_both_questions_are_answered_reduced_as_exactly(freeway: ModuleType) -> 
 
 
 def _check_estimates(loads: list[object]) -> None:
-    """Nothing is left out of the first hour; afterwards each estimate has an interval, which is not far off."""
+    """Nothing is left out of the first hour; afterwards each estimate has an interval, which is not far off. No bucket
+    of the days before is read."""
     shown = [(each.exact, each.low, each.estimate, each.high) for each in loads]  # type: ignore[attr-defined]
     assert all(len(set(some)) == 1 for some in shown[:4])
     assert all(low < estimate < high for _, low, estimate, high in shown[5:])
     assert all(abs(estimate - exact) <= high - low for exact, low, estimate, high in shown)
-    assert all("blocks to" in each.read for each in loads)  # type: ignore[attr-defined]
+    read = [each.read for each in loads]  # type: ignore[attr-defined]
+    assert all(each.endswith("all rows were read, nothing is estimated of it") for each in read[:4])
+    for quarters, each in enumerate(read[4:], 5):
+        assert "blocks to" in each
+        assert sum(map(int, re.findall(r"\((\d+) bucket", each))) == quarters, each
 
 
 def _ends() -> list[tuple[int, int]]:
