@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from errata.merge.elements import ABSENT, ELEMENT, FEED, OWN_STABLE, SEQ, ElementKind, payload_names
 from errata.merge.filling import ChainMarks, FilledElements, fill_adjustments, no_marks, orphan_rows
-from errata.merge.row_codes import RowGroups, group_rows, table_words, whole_values
+from errata.merge.row_codes import RowGroups, group_rows, run_starts, stable_order, table_words, whole_values
 from errata.merge.state import order_values
 from errata.merge.step import MergeProgress, MergeState
 from errata.model.stream import Stream
@@ -204,17 +204,17 @@ def _refuse_contradictions(said: Statements, state: MergeState) -> None:
     eligible = said.counts
     key = said.key
     chain = key * state.ends.shape[1] + said.feed
-    concerned = np.unique(chain[eligible & (stable > _lowest_order(said)[key])])
-    if not len(concerned):
+    flagged = np.zeros(said.keys * state.ends.shape[1], dtype=bool)
+    flagged[chain[eligible & (stable > _lowest_order(said)[key])]] = True
+    element = np.flatnonzero(eligible & flagged[chain])
+    if not len(element):
         return
-    member = eligible.copy()
-    member[eligible] = np.isin(chain[eligible], concerned)
-    element = np.flatnonzero(member)
-    element = element[np.argsort(chain[element], kind="stable")]
-    at = np.searchsorted(concerned, chain[element])
-    begins = np.searchsorted(chain[element], concerned)
-    depth = np.arange(len(element)) - begins[at]
-    by_depth = np.argsort(depth, kind="stable")
+    element = element[stable_order(chain[element])]
+    begins = run_starts(chain[element])
+    depth = np.arange(len(element)) - begins
+    at = np.cumsum(depth == 0) - 1
+    concerned = chain[element][depth == 0]
+    by_depth = stable_order(depth)
     cuts = np.searchsorted(depth[by_depth], np.arange(int(depth.max()) + 2))
     standing = _standing_before(said, state, concerned)
     for low, high in pairwise(cuts):
