@@ -16,4 +16,5 @@ A run goes through `rounds` (queries in order), `turns` (one query), and the ste
 `inputs`, `advance` and `result_sink`, `evaluation_commit` commits it. A correction: `unread_changes` finds what results
 lack, `correction_plan` plans it with `replay_sequence`, `correction` carries it out with `result_diff`,
 `correction_commit` commits it. Queries that feed merged streams: `due_delivery` tells what a stream has not taken in
-yet, `feed_deliveries` delivers it as `delivered_rows`, and `feedback` decides what a query need not say. Modules that the sensor and status import load no Spark."""
+yet, `feed_deliveries` delivers it as `delivered_rows`, and `feedback` decides what a query need not say. Modules that
+the sensor and status import load no Spark."""
