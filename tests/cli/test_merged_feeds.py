@@ -167,6 +167,20 @@ def test_a_feed_that_contradicts_itself_is_suspect_until_it_is_trusted(errata: E
     assert feeds(errata)["nyse"]["role"] in ("leads", "follows")
 
 
+def test_a_leader_that_contradicts_itself_leads_no_more(errata: Errata, project: Path) -> None:
+    land(project, "nyse", "a", "0 IBM 10", "3 IBM 11")
+    assert errata("ingest", "quotes", "--landed").code == 0
+    assert errata("heartbeat", "quotes", "--feed", "nyse", "--at", "2026-11-18T10:00:05").code == 0
+    land(project, "nyse", "b", "3 IBM 11", "4 XYZ 10", "6 XYZ 12")
+    assert errata("ingest", "quotes", "--landed").code == 3
+    assert prices(errata) == {("IBM", 0): 10, ("IBM", 3): 11, ("XYZ", 6): 12}
+    found = feeds(errata)["nyse"]
+    assert (found["role"], found["refused"], found["repeats"]) == ("suspect", 1, 1)
+    land(project, "mirror", "a", "6 XYZ 12", "7 ABC 1")
+    assert errata("ingest", "quotes", "--landed").code == 0
+    assert feeds(errata)["mirror"]["role"] == "leads"
+
+
 def test_a_feed_that_is_added_and_one_that_is_removed_lose_nothing(errata: Errata, project: Path) -> None:
     land(project, "nyse", "a", "0 IBM 10")
     land(project, "mirror", "a", "0 IBM 10", "2 ABC 7")
