@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row, func, select
 
@@ -17,7 +17,7 @@ from errata.catalog import buckets, ledger, streams
 from errata.catalog.bucket_writes import BucketAddition
 from errata.catalog.database import Catalog
 from errata.catalog.streams import StreamState
-from errata.catalog.tables import batches, quarantine
+from errata.catalog.tables import batch_files, batches, quarantine
 from errata.catalog.tables import buckets as buckets_table
 from errata.catalog.tables import commits as commits_table
 from errata.catalog.transaction import BasisConflict, BatchConflict, Transaction, lock_basis
@@ -26,6 +26,9 @@ from errata.model.batch import MAX_BATCH_ID, Batch, BatchCounts
 from errata.model.bucket import Bucket, NewBucket, Role
 from errata.model.commit import Cause
 from errata.model.time import EVERYTHING, LOWEST, Interval
+
+if TYPE_CHECKING:
+    from errata.catalog.feeds import FeedChange
 
 SHOWN_CANDIDATES = 20
 """The newest batches that an error message names as candidates, at most."""
@@ -83,7 +86,7 @@ def find_undo_candidate(catalog: Catalog, stream_id: int, said: str) -> UndoCand
             row.batch_id,
             row.commit_id,
             connection.execute(undo).scalar(),
-            _on_time_span(row.counts, summary),
+            EVERYTHING if _is_merged(connection, row.batch_no) else _on_time_span(row.counts, summary),
             int(connection.execute(bad).scalar_one()),
         )
 
@@ -95,6 +98,12 @@ def _last_take(connection: Connection, stream_id: int, first: Row[Any]) -> Row[A
     if not later or not ledger.undo_commits(connection, stream_id, [first.batch_no]):
         return first
     return later[-1]
+
+
+def _is_merged(connection: Connection, batch_no: int) -> bool:
+    """Whether a batch is of feeds: the merge may have brought its rows into the archive with a later one."""
+    said = select(batch_files.c.feed).where(batch_files.c.batch_no == batch_no, batch_files.c.feed.is_not(None))
+    return connection.execute(said.limit(1)).first() is not None
 
 
 def _on_time_span(counts: Mapping[str, int], summary: Mapping[str, int]) -> Interval | None:
@@ -150,6 +159,7 @@ def commit_undo(catalog: Catalog, basis: StreamState, undoing: UndoCommit, cause
         # When nothing is left pending, all revisions that were ever numbered are settled.
         withdrawn = sum(bucket.rows for bucket in undoing.withdrawn)
         settled = not count and _count_pending(connection, basis.stream_id) == withdrawn
+        merge = MergeRestart.after(connection, basis, undoable.batch_no)
         return Transaction(
             cause=cause,
             summary=undoing.summary,
@@ -157,9 +167,34 @@ def commit_undo(catalog: Catalog, basis: StreamState, undoing: UndoCommit, cause
             batch_id=undoable.undo_id,
             batch_no=batch_no,
             removes=undoing.withdrawn,
+            deletes=merge.former,
             adds=[BucketAddition(undoing.buckets, batch_no)],
             state={"applied": now.revisions if settled else now.applied},
+            feeds=merge.change,
         ).commit(connection, catalog.clock.now())
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRestart:
+    """What an undo changes of a merge. The state that it goes on from has been decided with the rows that are undone,
+    so the next batch makes it anew from the archive. The feeds of the undone batch may say again what they said."""
+
+    former: Sequence[Bucket] = ()
+    change: FeedChange | None = None
+
+    @classmethod
+    def after(cls, connection: Connection, basis: StreamState, batch_no: int) -> MergeRestart:
+        if basis.stream.merged.is_empty:
+            return cls()
+        from errata.catalog.feeds import FeedChange, feeds_within  # noqa: PLC0415 - most streams have no feeds
+
+        files = select(batch_files.c.feed).where(batch_files.c.batch_no == batch_no)
+        said = set(connection.execute(files).scalars())
+        anew = [
+            replace(each, top_order=LOWEST, top_rows=0, stable=LOWEST if each.name in said else each.stable)
+            for each in feeds_within(connection, basis.stream_id)
+        ]
+        return cls(buckets.live_buckets(connection, basis.stream_id, Role.MERGE), FeedChange(anew))
 
 
 def check_undo_id_free(catalog: Catalog, stream_id: int, undoable: UndoCandidate) -> None:

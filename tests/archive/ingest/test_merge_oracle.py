@@ -16,7 +16,7 @@ import pytest
 
 from errata.archive.ingest import batch_writer, merge_job
 from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
-from errata.archive.ingest.merge_basis import archived_rows
+from errata.archive.ingest.merge_archive import archived_rows
 from errata.archive.revisions.apply import apply_stream_revisions
 from errata.archive.upkeep.doctor import DoctorOptions, run_doctor
 from errata.catalog import streams

@@ -146,7 +146,8 @@ def test_a_damaged_state_is_made_anew_from_the_archive(a_house: Builder) -> None
     say(house, "a", row(1), row(2), row(3))
     [state] = house.stored("quotes", role=Role.MERGE)
     with house.catalog.writing() as connection:
-        connection.exec_driver_sql(f"UPDATE bucket_data SET data = zeroblob({state.size}) WHERE bucket_id = {state.bucket_id}")
+        wiped = f"UPDATE bucket_data SET data = zeroblob({state.size}) WHERE bucket_id = {state.bucket_id}"
+        connection.exec_driver_sql(wiped)
     found = [each for report in run_doctor(house.site, (), DoctorOptions()) for each in report.findings]
     assert [each.mendable for each in found] == [True], found
     run_doctor(house.site, (), DoctorOptions(fix=True))

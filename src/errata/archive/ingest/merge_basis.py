@@ -9,29 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
-import numpy as np
 import pyarrow as pa
 
-from errata.archive.bucket_files import POS
-from errata.archive.bucket_writer import order_values
-from errata.archive.overlays import BucketSource, Overlays, bucket_sources, read_overlays
-from errata.archive.schemas import BATCH, conform
+from errata.archive.ingest.merge_archive import unfrozen_rows
+from errata.archive.overlays import bucket_sources
 from errata.catalog import buckets, feeds
 from errata.catalog.database import Catalog
 from errata.catalog.feeds import FeedState, MergeRecord
 from errata.catalog.streams import StreamState
 from errata.catalog.transaction import BasisConflict
 from errata.declare.warehouse import Warehouse
-from errata.intake.types import arrow_schema
 from errata.merge.choice import AlgorithmChoice, choose_algorithm, declared_properties, what_both_guarantee
 from errata.merge.state import empty_state, state_from_rows, state_from_table, state_schema
 from errata.merge.step import FeedTop, MergeState
 from errata.model.bucket import Bucket, Role
 from errata.model.feed import FeedOrder, FeedProperties, MergeAlgorithm
 from errata.model.stream import Stream
-from errata.model.time import EVERYTHING, HIGHEST, LOWEST, Interval
+from errata.model.time import LOWEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,58 +133,3 @@ def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
         if field.name not in table.column_names:
             table = table.append_column(field, pa.nulls(table.num_rows, field.type))
     return table
-
-
-# Rows of the archive.
-
-
-def unfrozen_rows(catalog: Catalog, warehouse: Warehouse, stood: StreamState) -> pa.Table:
-    """The rows that feeds may still change: from the stable point on, and those whose end may change."""
-    before = LOWEST if stood.stable is None else stood.stable
-    end = stood.stream.merged.end
-    interval = EVERYTHING if end is not None else Interval(start=before)
-    rows = archived_rows(catalog, warehouse, stood, interval)
-    live = order_values(rows[stood.stream.order]) >= before
-    if end is not None:
-        live |= rows[end].cast(pa.int64()).fill_null(HIGHEST).to_numpy() >= before
-    return rows.filter(pa.array(live))
-
-
-def archived_rows(
-    catalog: Catalog, warehouse: Warehouse, stood: StreamState, interval: Interval, places: np.ndarray | None = None
-) -> pa.Table:
-    """The live rows of an interval, with `_batch` and `_pos`. `places`: only buckets that may have one of these are
-    read."""
-    stream = stood.stream
-    schema = pa.schema([*arrow_schema(stream), pa.field(BATCH, pa.int64()), pa.field(POS, pa.int64())])
-    at = (catalog, stood.stream_id, stood.changed_in, interval)
-    base = [each for each in buckets.visible_buckets(*at) if _may_have(each, places)]
-    found = buckets.visible_buckets(*at, role=Role.OVERLAY) if stood.applied else []
-    over = Overlays(stream, read_overlays(stream, warehouse, bucket_sources(catalog, found)))
-    tables = [schema.empty_table(), conform(over.live_rows(stood.aged_to), schema)]
-    for source in bucket_sources(catalog, base):
-        rows = _base_rows(warehouse, source, interval, stream)
-        rows = rows.filter(pa.array(~over.masked(rows, source.bucket.floor)))
-        tables.append(conform(rows, schema))
-    whole = pa.concat_tables(tables)
-    order = order_values(whole[stream.order])
-    inside = (order >= interval.start) & ((order < interval.end) | (interval.end == HIGHEST))
-    if stood.aged_to is not None:
-        inside &= order >= stood.aged_to
-    return whole.filter(pa.array(inside))
-
-
-def _may_have(bucket: Bucket, places: np.ndarray | None) -> bool:
-    if places is None:
-        return True
-    return bool(np.searchsorted(places, bucket.vs_min) < np.searchsorted(places, bucket.vs_max, side="right"))
-
-
-def _base_rows(warehouse: Warehouse, source: BucketSource, interval: Interval, stream: Stream) -> pa.Table:
-    names = [*stream.names, BATCH, POS]
-    read = partial(source.read_between, warehouse, names, stream.order)
-    rows = source.read(warehouse, names) if interval == EVERYTHING else read(interval.start, interval.end)
-    if BATCH not in rows.column_names:
-        batch = pa.repeat(pa.scalar(source.bucket.batch_no, pa.int64()), rows.num_rows)
-        rows = rows.append_column(BATCH, batch)
-    return rows

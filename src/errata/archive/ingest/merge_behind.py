@@ -24,9 +24,9 @@ import pyarrow.compute as pc
 
 from errata.archive.bucket_files import POS
 from errata.archive.ingest.duplicates import rows_equal
+from errata.archive.ingest.merge_archive import rows_at
 from errata.archive.ingest.merge_basis import MergeBasis
 from errata.archive.ingest.merge_contradictions import OwnVerdict, check_own, refused_rows
-from errata.archive.ingest.merge_pending import rows_at
 from errata.archive.schemas import BATCH, pending_inserts
 from errata.archive.tables import key_numbers, match_rows
 from errata.catalog.database import Catalog

@@ -35,8 +35,8 @@ from errata.archive.ingest.feed_files import (
     split_beginnings,
     with_own_stable,
 )
+from errata.archive.ingest.merge_archive import keys_to_be_deleted
 from errata.archive.ingest.merge_basis import MergeBasis, with_columns
-from errata.archive.ingest.merge_pending import keys_to_be_deleted
 from errata.archive.ingest.merge_stage import MergeOutcome, batch_progress, feed_numbers, merged_rows, of_batch
 from errata.archive.overlays import BucketSource, bucket_sources
 from errata.archive.schemas import SLOT, AppendContext, aside_row, pack_table, slot_row_schema, slot_rows, unpack_table

@@ -37,9 +37,9 @@ from errata.archive.ingest.feed_files import (
     read_feed_split,
 )
 from errata.archive.ingest.feed_outcomes import FeedTally, feed_change
-from errata.archive.ingest.merge_basis import MergeBasis, standing_properties, unfrozen_rows
+from errata.archive.ingest.merge_archive import keys_to_be_deleted, unfrozen_rows
+from errata.archive.ingest.merge_basis import MergeBasis, standing_properties
 from errata.archive.ingest.merge_behind import BehindRows, resolve_behind
-from errata.archive.ingest.merge_pending import keys_to_be_deleted
 from errata.archive.schemas import (
     BAD_ROW_SCHEMA,
     AppendContext,
