@@ -178,7 +178,7 @@ batch_files = Table(
     Index(None, "stream_id", "sha256"),
 )
 """The files of a batch; of CSV also the first line, without which no other can be read. `changed` is the modification
-time; NULL: it was taken in before that was recorded. `feed` is the feed that delivered it."""
+time, NULL in old rows. `feed` is the feed that delivered it, of a stream with feeds."""
 
 batch_splits = Table(
     "batch_splits",
