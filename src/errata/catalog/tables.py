@@ -278,8 +278,7 @@ held_files = Table(
     Column("state", String(8), nullable=False),
     Column("settled_in", BigInteger),
 )
-"""Landed files that cannot be taken in, where they lie. A file is not tried again while its size and modification time
-are these."""
+"""Landed files that cannot be taken in, where they lie. One is not tried again while its size and time are these."""
 
 consumers = Table(
     "consumers",
