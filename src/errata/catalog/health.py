@@ -122,15 +122,16 @@ def archive_inventory(catalog: Catalog, stream_id: int, kept_from: int) -> Strea
                 advances=_evaluation_progress(connection, stream_id),
                 names=frozenset(names),
             )
+        standing = current_state(connection, row)
         undone = _withdrawals(connection, stream_id)
         withdrawn = [each for each in ever if each.role is Role.PENDING and each.removed_in in undone]
         return StreamInventory(
             **common,
-            standing=current_state(connection, row),
+            standing=standing,
             vacuumed=row.vacuumed is not None,
             withdrawn=withdrawn,
             withdrawn_before=sum(undone.values()) - sum(each.rows for each in withdrawn),
-            entries=list(_ledger_entries(connection, stream_id, ever)),
+            entries=list(_ledger_entries(connection, stream_id, ever, merged=not standing.stream.merged.is_empty)),
             rows={each.bucket_id: each.rows for each in ever},
         )
 
@@ -170,18 +171,20 @@ def _position(row: Row[Any], commit_id: int) -> StreamPosition:
     return StreamPosition(commit_id, row.stable, row.vs_max, row.rows, row.applied, row.aged_to, row.folded)
 
 
-def _ledger_entries(connection: Connection, stream_id: int, ever: Sequence[Bucket]) -> Iterator[LedgerEntry]:
-    # By commit, since a merge brings rows of earlier batches, too. Revisions that had to wait were numbered and stored
-    # anew by later commits.
-    base: defaultdict[int, list[int]] = defaultdict(list)
-    pending: defaultdict[int, list[int]] = defaultdict(list)
+def _ledger_entries(
+    connection: Connection, stream_id: int, ever: Sequence[Bucket], *, merged: bool
+) -> Iterator[LedgerEntry]:
+    base: defaultdict[int | None, list[int]] = defaultdict(list)
+    pending: defaultdict[tuple[int | None, int], list[int]] = defaultdict(list)
     for each in ever:
-        if each.batch_no is None:
+        if merged and each.batch_no is None:
             continue
+        # A merge brings rows of earlier batches, too: what came with a batch is then known by the commit alone.
+        known_by = each.added_in if merged else each.batch_no
         if each.role is Role.BASE:
-            base[each.added_in].append(each.bucket_id)
-        elif each.role is Role.PENDING:
-            pending[each.added_in].append(each.bucket_id)
+            base[known_by].append(each.bucket_id)
+        elif each.role is Role.PENDING:  # revisions that had to wait were numbered and stored anew by later commits
+            pending[known_by, each.added_in].append(each.bucket_id)
     splits = _batch_splits(connection, stream_id)
     query = select(t.batches, t.commits.c.batch_id.label("named"), t.commits.c.summary)
     mine = (t.commits.c.commit_id == t.batches.c.commit_id) & (t.commits.c.stream_id == t.batches.c.stream_id)
@@ -194,8 +197,8 @@ def _ledger_entries(connection: Connection, stream_id: int, ever: Sequence[Bucke
             row.named,
             row.counts,
             (row.summary or {}).get("buckets"),
-            base[row.commit_id],
-            pending[row.commit_id],
+            base[row.commit_id if merged else row.batch_no],
+            pending[row.commit_id if merged else row.batch_no, row.commit_id],
             splits[row.batch_no],
         )
 
