@@ -3,6 +3,7 @@ and what a reduced answer says of itself."""
 
 from __future__ import annotations
 
+import operator
 import random
 import warnings
 from collections.abc import Iterator
@@ -144,6 +145,30 @@ def test_a_condition_on_the_order_field_narrows_what_is_read(site: Site) -> None
         expected = [row for row in wanted.to_pylist() if str(row["time"]) >= moment(900).replace("T", " ")]
         assert rows.sort_by([("time", "ascending")]).to_pylist() == expected
         assert expected
+
+
+def test_whatever_the_condition_on_the_order_field_no_row_is_missing(site: Site, chance: random.Random) -> None:
+    every = every_quote(site)
+    times = [row["time"].strftime("%Y-%m-%dT%H:%M:%S") for row in every.to_pylist()]
+    for _ in range(6):
+        rate, (low, high) = chance.choice([0.1, 0.5, 1.0]), sorted(chance.sample(range(ROWS), 2))
+        side, other = chance.choice([">", ">="]), chance.choice(["<", "<="])
+        condition = f"time {side} TIMESTAMP '{moment(low)}' AND TIMESTAMP '{moment(high)}' {_MIRRORED[other]} time"
+        outside = chance.choice(["", f" OR time = TIMESTAMP '{moment(chance.randrange(ROWS))}'"])
+        _, rows = asked(site, f"SELECT time, price FROM quotes TABLESAMPLE uniform({rate}) WHERE {condition}{outside}")
+        extra = outside[-20:-1]
+        wanted = {
+            at
+            for at in times
+            if at == extra or (_COMPARED[side](at, moment(low)) and _COMPARED[other](at, moment(high)))
+        }
+        sample = {row["time"] for row in sample_of(site, rate).to_pylist()}
+        expected = {at for at in sample if at.strftime("%Y-%m-%dT%H:%M:%S") in wanted}
+        assert {*rows["time"].to_pylist()} == expected, (condition, outside)
+
+
+_MIRRORED = {"<": ">", "<=": ">="}
+_COMPARED = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 def test_by_load_follows_the_machines_of_the_session_that_answers(
