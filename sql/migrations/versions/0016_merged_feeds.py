@@ -25,6 +25,7 @@ def upgrade() -> None:
         sa.Column("suspect_reason", sa.Text()),
         sa.Column("suspect_in", sa.BigInteger()),
         sa.Column("last_commit", sa.BigInteger()),
+        sa.Column("attached_in", sa.BigInteger()),
         sa.Column("wanted_from", sa.BigInteger()),
         sa.Column("broken", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("stream_id", "name", name=op.f("pk_feeds")),

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from errata.catalog import streams
 from errata.catalog.database import Catalog
-from errata.catalog.feeds import FeedChange, FeedState, commit_feeds, feeds_within, merge_of, merge_within
+from errata.catalog.feeds import THIS_COMMIT, FeedChange, FeedState, commit_feeds, feeds_within, merge_of, merge_within
 from errata.catalog.streams import StreamState
 from errata.catalog.transaction import give_up, optimistic
 from errata.errors import RefusedError, UsageError, unknown_name_error
@@ -71,7 +71,8 @@ def trust_feed(catalog: Catalog, name: str, feed: str, cause: Cause) -> int | No
 
 def attached_feed(found: FeedState, joins_at: int) -> FeedState:
     """A feed that is attached, or comes back, and has everything from a place on."""
-    return replace(found, attached=True, joins_at=joins_at, stable=LOWEST, top_order=LOWEST, top_rows=0)
+    begun = replace(found, attached=True, joins_at=joins_at, stable=LOWEST, top_order=LOWEST, top_rows=0)
+    return replace(begun, attached_in=THIS_COMMIT)
 
 
 def check_attached_feed(state: FeedState, stream: Stream) -> None:

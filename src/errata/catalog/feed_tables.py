@@ -26,6 +26,7 @@ feeds = Table(
     Column("suspect_reason", Text),
     Column("suspect_in", BigInteger),
     Column("last_commit", BigInteger),
+    Column("attached_in", BigInteger),
     Column("wanted_from", BigInteger),
     Column("broken", JSON, nullable=False),
 )

@@ -57,6 +57,8 @@ class FeedState:
     """The commit in which it has contradicted what it had frozen; None: it is not suspect."""
     last_commit: int | None = None
     """The last commit that took in something of it."""
+    attached_in: int | None = None
+    """The commit in which it was attached again: what it had said before is forgotten, since it may say it anew."""
     wanted_from: int | None = None
     """What it says before this place matters to nobody any more (feedback)."""
     broken: Sequence[Mapping[str, Any]] = ()
@@ -241,7 +243,7 @@ def _disagreement(row: Row[Any]) -> Disagreement:
 
 # Writing.
 
-_COMMITS = ("suspect_in", "last_commit")
+_COMMITS = ("suspect_in", "last_commit", "attached_in")
 
 
 def commit_feeds(

@@ -11,7 +11,8 @@ the number of feeds. Feeds are known by name, so that a declaration may add, rem
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -69,10 +70,29 @@ def state_from_table(
     rows = pa.table([table[name].cast(schema.field(name).type) for name in schema.names], schema=schema)
     at = schema.get_field_index(BATCH)
     rows = rows.set_column(at, schema.field(at), rows[BATCH].fill_null(batch_no))
-    kept = (published != ABSENT) | np.any(ends != ABSENT, axis=1)
-    if not kept.all():
-        rows, ends, published = rows.filter(pa.array(kept)), np.asfortranarray(ends[kept]), published[kept]
-    return MergeState(rows=rows, ends=ends, published=published, tops=dict(tops or {}))
+    return _said_or_published(MergeState(rows=rows, ends=ends, published=published, tops=dict(tops or {})))
+
+
+def forget_feeds(state: MergeState, numbers: Sequence[int]) -> MergeState:
+    """The state without what these feeds have said: they begin anew. Published rows stay."""
+    if not numbers:
+        return state
+    ends = state.ends.copy(order="F")
+    ends[:, list(numbers)] = ABSENT
+    return _said_or_published(replace(state, ends=ends))
+
+
+def _said_or_published(state: MergeState) -> MergeState:
+    """Without the rows that no feed has and that were not published."""
+    kept = (state.published != ABSENT) | np.any(state.ends != ABSENT, axis=1)
+    if kept.all():
+        return state
+    return replace(
+        state,
+        rows=state.rows.filter(pa.array(kept)),
+        ends=np.asfortranarray(state.ends[kept]),
+        published=state.published[kept],
+    )
 
 
 def state_from_rows(stream: Stream, rows: pa.Table, said: Mapping[int, int] | None = None) -> MergeState:

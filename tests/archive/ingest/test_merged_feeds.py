@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from errata.archive.ingest.batch import IngestRequest, ingest_batch
 from errata.catalog import feeds, streams
+from errata.catalog.feed_commits import attach_feed, detach_feed
 from errata.errors import UsageError
 from errata.model.bucket import Role
+from errata.model.commit import Cause
 from errata.model.feed import EmitPolicy, Feed, FeedOrder, FeedProperties, MergeAlgorithm, MergePolicy
+from errata.model.time import LOWEST
 from fixtures.flows import Builder
 from fixtures.quotes import quotes, record, row, rows, say, stable, stable_point, standing, write
+
+CAUSE = Cause("feeds")
 
 
 def test_what_two_feeds_say_is_there_once(a_house: Builder) -> None:
@@ -117,6 +123,22 @@ def test_ordered_feeds_need_no_state_until_one_breaks_its_word(a_house: Builder)
     assert [each[1] for each in rows(house)] == [1, 2, 3, 4, 5, 6]
 
 
+def test_a_feed_that_is_attached_again_says_everything_anew(a_house: Builder) -> None:
+    house = a_house(quotes())
+    say(house, "a", row(1), row(2))
+    say(house, "b", row(1), row(2), row(3))
+    detach_feed(house.catalog, "quotes", "b", CAUSE)
+    attach_feed(house.catalog, "quotes", "b", CAUSE)
+    assert standing(house)["b"].stable == LOWEST
+    report = say(house, "b", row(1), stable(5))
+    assert (report.counts.read, report.counts.dropped) == (1, 1), "it repeats what feed a has said"
+    gone = say(house, "a", {"_op": "delete", "who": "x", "at": 2}, stable(6))
+    assert gone.counts.pending == 1, "feed b has not said it since it came back"
+    assert [each[1] for each in rows(house)] == [1, 3]
+    say(house, "a", {"_op": "delete", "who": "x", "at": 1}, stable(7))
+    assert standing(house)["a"].refused == 1
+
+
 def test_a_batch_without_its_feed_is_refused(a_house: Builder, tmp_path: Path) -> None:
     house = a_house(quotes())
     path = str(write(tmp_path / "x.jsonl", [row(1)]))
@@ -133,3 +155,11 @@ def test_the_same_file_may_come_from_two_feeds(a_house: Builder, tmp_path: Path)
         report = ingest_batch(house.site, IngestRequest("quotes", [path], feed=feed))
         assert (report.already_ingested, report.counts.dropped) == (False, dropped)
     assert ingest_batch(house.site, IngestRequest("quotes", [path], feed="b")).already_ingested
+
+
+def test_a_key_without_the_order_field_is_merged_without_spark(a_house: Builder) -> None:
+    house = a_house(replace(quotes(), key=("who",)))
+    say(house, "a", row(1, until=9), row(2, until=9, who="y"))
+    report = say(house, "b", row(1, until=9), {"_op": "adjust", "who": "y", "at": 2, "until": 5})
+    assert (report.counts.dropped, report.counts.quarantined) == (1, 1)
+    assert rows(house) == [("x", 1, 1.0, 9), ("y", 2, 1.0, 9)]

@@ -21,7 +21,7 @@ from errata.catalog.streams import StreamState
 from errata.catalog.transaction import BasisConflict
 from errata.declare.warehouse import Warehouse
 from errata.merge.choice import AlgorithmChoice, choose_algorithm, declared_properties, what_both_guarantee
-from errata.merge.state import empty_state, state_from_rows, state_from_table, state_schema
+from errata.merge.state import empty_state, forget_feeds, state_from_rows, state_from_table, state_schema
 from errata.merge.step import FeedTop, MergeState
 from errata.model.bucket import Bucket, Role
 from errata.model.feed import FeedOrder, FeedProperties, MergeAlgorithm
@@ -64,6 +64,7 @@ def read_basis(catalog: Catalog, warehouse: Warehouse, stood: StreamState) -> Me
     }
     if former:
         state = _read_state(catalog, warehouse, stream, former, tops)
+        state = forget_feeds(state, _attached_since(standing, former))
     elif stood.rows:
         state = state_from_rows(stream, unfrozen_rows(catalog, warehouse, stood))
     else:
@@ -125,6 +126,14 @@ def _read_state(
         raise AssertionError("a state is written by one batch")
     tables = [with_columns(each.read(warehouse), state_schema(stream)) for each in sources]
     return state_from_table(pa.concat_tables(tables, promote_options="default"), stream, batch_no, tops)
+
+
+def _attached_since(standing: Sequence[FeedState], former: Sequence[Bucket]) -> list[int]:
+    """The numbers of the feeds that were attached again after the state was written."""
+    written = max(each.added_in for each in former)
+    return [
+        number for number, each in enumerate(standing) if each.attached_in is not None and each.attached_in > written
+    ]
 
 
 def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
