@@ -235,6 +235,19 @@ def test_a_tie_of_a_strict_feed_is_merged_by_rows() -> None:
     assert step.algorithm is MergeAlgorithm.R2
 
 
+def test_what_follows_from_a_plan_is_checked_and_weakened_like_what_is_declared() -> None:
+    case = Case(
+        MergeAlgorithm.R0, [said_by(0, EIGHT[:1]), said_by(1, [EIGHT[0], EIGHT[1], Rows("B", 2)])], marked=False
+    )
+    stream = case.product.stream
+    feeds = [replace(each, properties=FeedProperties(), derived=each.properties) for each in stream.merged.feeds]
+    case.product.stream = replace(stream, merged=replace(stream.merged, feeds=tuple(feeds)))
+    step = case.take([1, 3])
+    assert [(each.guarantee, each.what) for each in step.broken] == [("order: strict", "at 2 twice")]
+    assert step.broken[0].left == GUARANTEES[MergeAlgorithm.R2]
+    assert step.algorithm is MergeAlgorithm.R2
+
+
 def test_ties_in_another_order_are_merged_by_rows_instead_of_counts() -> None:
     ties = [Rows(symbol, 3) for symbol in "ABC"]
     feeds = [said_by(0, [EIGHT[0], *ties]), said_by(1, [EIGHT[0], *reversed(ties), Rows("A", 4)])]

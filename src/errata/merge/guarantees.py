@@ -9,6 +9,7 @@ Each check is one pass over a column. Only ties need a sort, of one array of int
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -20,7 +21,7 @@ from errata.merge.elements import ELEMENT, FEED, GIVEN, OLD_END, OWN_STABLE, POS
 from errata.merge.row_codes import hash_words, table_words
 from errata.merge.state import order_values
 from errata.merge.step import BrokenGuarantee, FeedTop, MergeProgress, MergeState
-from errata.model.feed import FeedOrder, MergeAlgorithm
+from errata.model.feed import FeedOrder, FeedProperties, MergeAlgorithm
 from errata.model.stream import Stream
 from errata.model.time import LOWEST, format_instant
 
@@ -63,6 +64,8 @@ class Finder:
 
     stream: Stream
     elements: pa.Table
+    given: Sequence[FeedProperties]
+    """What each feed guarantees, declared or derived."""
 
     def place(self, value: int) -> str:
         """An order field in words."""
@@ -74,8 +77,7 @@ class Finder:
     def broken(self, feed: int, at: int, guarantee: str, what: str, **left: Any) -> BrokenGuarantee:
         """What a feed breaks, as the element at this place shows; `left` are the properties that change. Where none
         describes what is broken, it is the order, on which R0 to R2 rest."""
-        properties = self.stream.merged.feeds[feed].properties
-        return BrokenGuarantee(feed, guarantee, self.elements[POS][at].as_py(), what, replace(properties, **left))
+        return BrokenGuarantee(feed, guarantee, self.elements[POS][at].as_py(), what, replace(self.given[feed], **left))
 
     def feed(self, at: int) -> int:
         """The feed of the element at this place."""
@@ -133,7 +135,7 @@ def _broken_inserts(find: Finder, run: FeedRun, mine: pa.Table) -> BrokenGuarant
 
 def _broken_order(find: Finder, algorithm: MergeAlgorithm, run: FeedRun, top: FeedTop) -> BrokenGuarantee | None:
     earlier = np.concatenate(([top.order], run.own[:-1]))
-    guarantee = f"order: {find.stream.merged.feeds[run.feed].properties.order}"
+    guarantee = f"order: {find.given[run.feed].order}"
     falls = run.own < earlier
     if falls.any():
         at = int(np.argmax(falls))

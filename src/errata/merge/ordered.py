@@ -24,6 +24,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from errata.merge.choice import declared_properties
 from errata.merge.elements import ABSENT, FEED, POS, row_ends
 from errata.merge.guarantees import FeedRun, Finder, broken_alone, feed_runs, in_sequence, top_of
 from errata.merge.instants import merge_instants
@@ -52,7 +53,7 @@ def merge_ordered(
     """Merge a batch by R0, R1 or R2. If the step says that something is broken, it has decided nothing."""
     elements = in_sequence(elements)
     runs = feed_runs(stream, elements)
-    find = Finder(stream, elements)
+    find = Finder(stream, elements, declared_properties(stream))
     alone = [broken_alone(find, algorithm, run, top_of(state, run.feed), progress) for run in runs]
     broken = [each for each in alone if each is not None]
     if not broken:
