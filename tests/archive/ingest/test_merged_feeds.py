@@ -81,7 +81,7 @@ def test_gaps_are_filled_late_from_the_archive_on(a_house: Builder) -> None:
     stream_id = streams.stream_state(house.catalog, "quotes").stream_id
     [found] = feeds.disagreements_of(house.catalog, stream_id)
     said = {value["feed"]: (value["row"]["price"], value["chosen"]) for value in found.values}
-    assert (found.key, found.chosen) == ({"who": "x", "at": "3"}, "a")
+    assert (found.key, found.chosen, found.policy) == ({"who": "x", "at": "3"}, "a", "archived")
     assert said == {"a": ("1", True), "b": ("7", False)}
 
 

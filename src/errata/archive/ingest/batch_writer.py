@@ -133,8 +133,9 @@ class PreparedBatch:
 
     def is_small(self, *, near: bool) -> bool:
         """Whether this process writes the batch, without Spark. Spark resolves duplicates of keys that lack the order
-        field, since all of the archive may have them. `near`: whether there is a near engine."""
-        if not self.context.stream.key_has_order:
+        field, since all of the archive may have them; a merge knows them itself. `near`: whether there is a near
+        engine."""
+        if not self.context.stream.key_has_order and self.context.stream.merged.is_empty:
             return False
         size = sum(_GZIP_RATIO * file.bytes if file.gzip else file.bytes for file in self.batch.files)
         told = sum(count for layout in self.layouts for count in layout.row_groups)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,7 +25,11 @@ from errata.merge.choice import next_algorithm
 from errata.merge.elements import FEED
 from errata.merge.step import CHOSEN, REASON, BrokenGuarantee, FeedTop, MergeProgress, MergeStep
 from errata.model.batch import Batch
+from errata.model.feed import DisagreementPolicy
 from errata.model.stream import Stream
+
+ARCHIVED = "archived"
+"""In place of a policy: the value that the archive has stays."""
 
 MAX_DISAGREEMENTS = 5_000
 """Disagreements of one batch that are recorded each for itself. A feed that has a whole column wrong disagrees about
@@ -130,13 +135,17 @@ def _disagreements(catalog: Catalog, of: MergeBasis, tally: FeedTally, own: Batc
     by_key: dict[int, list[int]] = {}
     for row, number in enumerate(numbers.tolist()):
         by_key.setdefault(number, []).append(row)
-    policy = stream.merged.policy.disagreement.value
+    policy = stream.merged.policy.disagreement
+    # Whatever leads, a row of the archive stays unless versions are compared.
+    stays = np.zeros(rows.num_rows, dtype=bool)
+    if policy is not DisagreementPolicy.LATEST:
+        stays = rows[FEED].to_numpy() == ARCHIVE
     return [
         Disagreement(
             keys[some[0]],
             int(places[some[0]]),
             next((values[row]["feed"] for row in some if values[row]["chosen"]), ""),
-            policy,
+            ARCHIVED if stays[some].any() else policy.value,
             [values[row] for row in some],
         )
         for some in by_key.values()
