@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from errata.archive.ingest import batch_writer
 from errata.archive.ingest.batch import IngestRequest, ingest_batch
 from errata.catalog import feeds, streams
 from errata.catalog.feed_commits import attach_feed, detach_feed
@@ -123,10 +124,14 @@ def test_ordered_feeds_need_no_state_until_one_breaks_its_word(a_house: Builder)
     assert [each[1] for each in rows(house)] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_feed_that_is_attached_again_says_everything_anew(a_house: Builder) -> None:
+@pytest.mark.parametrize("small", [batch_writer.SMALL_BYTES, -1], ids=["here", "by Spark"])
+def test_a_feed_that_is_attached_again_says_everything_anew(
+    small: int, a_house: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     house = a_house(quotes())
     say(house, "a", row(1), row(2))
     say(house, "b", row(1), row(2), row(3))
+    monkeypatch.setattr(batch_writer, "SMALL_BYTES", small)
     detach_feed(house.catalog, "quotes", "b", CAUSE)
     attach_feed(house.catalog, "quotes", "b", CAUSE)
     assert standing(house)["b"].stable == LOWEST

@@ -64,7 +64,7 @@ def read_basis(catalog: Catalog, warehouse: Warehouse, stood: StreamState) -> Me
     }
     if former:
         state = _read_state(catalog, warehouse, stream, former, tops)
-        state = forget_feeds(state, _attached_since(standing, former))
+        state = forget_feeds(state, attached_since(standing, former))
     elif stood.rows:
         state = state_from_rows(stream, unfrozen_rows(catalog, warehouse, stood))
     else:
@@ -128,7 +128,7 @@ def _read_state(
     return state_from_table(pa.concat_tables(tables, promote_options="default"), stream, batch_no, tops)
 
 
-def _attached_since(standing: Sequence[FeedState], former: Sequence[Bucket]) -> list[int]:
+def attached_since(standing: Sequence[FeedState], former: Sequence[Bucket]) -> list[int]:
     """The numbers of the feeds that were attached again after the state was written."""
     written = max(each.added_in for each in former)
     return [

@@ -36,7 +36,7 @@ from errata.archive.ingest.feed_files import (
     with_own_stable,
 )
 from errata.archive.ingest.merge_archive import keys_to_be_deleted
-from errata.archive.ingest.merge_basis import MergeBasis, with_columns
+from errata.archive.ingest.merge_basis import MergeBasis, attached_since, with_columns
 from errata.archive.ingest.merge_stage import MergeOutcome, batch_progress, feed_numbers, merged_rows, of_batch
 from errata.archive.overlays import BucketSource, bucket_sources
 from errata.archive.schemas import SLOT, AppendContext, aside_row, pack_table, slot_row_schema, slot_rows, unpack_table
@@ -62,7 +62,7 @@ from errata.merge.outcome import (
     insert_schema,
     refused_schema,
 )
-from errata.merge.state import empty_state, part_of_key, state_from_table, state_schema, state_to_table
+from errata.merge.state import empty_state, forget_feeds, part_of_key, state_from_table, state_schema, state_to_table
 from errata.merge.step import BATCH, MergeCounts, MergeProgress, MergeStep
 from errata.model.batch import FileSplit
 from errata.model.bucket import Groups, NewBucket, Role
@@ -93,6 +93,8 @@ class PartTask:
     """Keys of rows that pending revisions are still to delete."""
     batch_no: int
     """The batch that wrote the state."""
+    begun: tuple[int, ...] = ()
+    """The numbers of feeds that were attached again since."""
 
 
 def merge_by_spark(prepared: PreparedBatch, of: MergeBasis, session: SparkSession) -> MergeOutcome:
@@ -111,7 +113,8 @@ def merge_by_spark(prepared: PreparedBatch, of: MergeBasis, session: SparkSessio
         waiting = keys_to_be_deleted(prepared.catalog, context.warehouse, of.stood)
         parts = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
         batch_no = (of.former[0].batch_no or 0) if of.former else 0
-        task = PartTask(context, of.choice.algorithm, progress, parts, waiting, batch_no)
+        begun = tuple(attached_since(of.standing, of.former)) if of.former else ()
+        task = PartTask(context, of.choice.algorithm, progress, parts, waiting, batch_no, begun)
         states: list[BucketSource | bytes] = list(bucket_sources(prepared.catalog, of.former))
         if not of.former and of.state.rows.num_rows:
             states.append(pack_table(state_to_table(of.state, stream)))
@@ -216,7 +219,8 @@ def _merge_part(task: PartTask, said: Sequence[pa.Table], states: Sequence[pa.Ta
     elements = numbered_elements(elements.sort_by([(FEED, "ascending"), (POS, "ascending")]))
     state = empty_state(stream)
     if states:
-        state = state_from_table(pa.concat_tables(states, promote_options="default"), stream, task.batch_no)
+        whole = pa.concat_tables(states, promote_options="default")
+        state = forget_feeds(state_from_table(whole, stream, task.batch_no), task.begun)
     step = merge_by(stream, task.algorithm, state, elements, task.progress)
     merged = merged_rows(context, task.waiting, step)
     own, pending = of_batch(merged.rows, None), of_batch(merged.pending, None)
