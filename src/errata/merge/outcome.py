@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from errata.intake.types import arrow_schema
-from errata.merge.elements import FEED, POS, element_schema
+from errata.merge.elements import FEED, GIVEN, POS, element_schema
 from errata.merge.step import BATCH, CHOSEN, OP, REASON
 from errata.model.stream import Stream
 
@@ -19,7 +19,8 @@ def insert_schema(stream: Stream) -> pa.Schema:
 
 def correction_schema(stream: Stream) -> pa.Schema:
     """The columns of `MergeStep.corrections`."""
-    return pa.schema([pa.field(OP, pa.string()), *arrow_schema(stream), *_PLACE])
+    own = [pa.field(OP, pa.string()), pa.field(GIVEN, pa.string())]
+    return pa.schema([*own, *arrow_schema(stream), *_PLACE])
 
 
 def behind_schema(stream: Stream) -> pa.Schema:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from errata.merge.elements import ABSENT, FEED, POS
+from errata.merge.elements import ABSENT, FEED, GIVEN, POS
 from errata.merge.filling import end_column
 from errata.merge.outcome import agreed_schema, correction_schema, disagreement_schema, insert_schema, refused_schema
 from errata.merge.policies import NodeTable, Outcome, Supporters
@@ -103,8 +104,18 @@ def correction_table(batch: DecidedBatch) -> pa.Table:
     keys, nodes = keys[order], nodes[order]
     rows = whole_rows(batch, nodes, np.where(gone[keys], old_end[keys], outcome.end[keys]))
     rows = rows.add_column(0, OP, pa.array(np.where(gone[keys], "delete", "replace")))
+    rows = rows.add_column(1, GIVEN, _given_columns(batch.stream, outcome.wanted[keys] == outcome.published[keys]))
     newest = last_by_key(batch.said, np.flatnonzero(batch.said.counts))[keys]
     return _with_places(batch, rows, newest).cast(correction_schema(batch.stream))
+
+
+def _given_columns(stream: Stream, same_payload: np.ndarray) -> pa.Array:
+    """What a correction changes: where the payload is the published one, the end of the row alone. So a correction that
+    a person has made of another column stays."""
+    if stream.merged.end is None:
+        return pa.nulls(len(same_payload), pa.string())
+    end_alone = pa.scalar(",".join((*stream.key, stream.merged.end)))
+    return pc.if_else(pa.array(same_payload), end_alone, pa.scalar(None, pa.string()))
 
 
 def _with_places(batch: DecidedBatch, rows: pa.Table, elements: np.ndarray) -> pa.Table:

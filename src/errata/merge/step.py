@@ -117,8 +117,8 @@ class MergeStep:
     inserts: pa.Table
     """New rows of the merged stream: the stream's columns, `_batch` and `_pos`."""
     corrections: pa.Table
-    """Changes of rows published earlier: `_op`, the stream's columns (of the whole new row, or of the row that goes),
-    `_batch` and `_pos`."""
+    """Changes of rows published earlier: `_op`, `_given` (the columns that change, with the key; NULL means all), the
+    stream's columns (of the whole new row, or of the row that goes), `_batch` and `_pos`."""
     behind: pa.Table
     """Elements of rows that the state does not know, and that the merged stable point has passed: what the archive has
     decides about them."""

@@ -54,7 +54,7 @@ from errata.archive.task_reports import ReportKind, bucket_from_row, report_sche
 from errata.catalog.merge_commits import MergeCommit
 from errata.errors import ErrataError
 from errata.merge.choice import ORDERED_ALGORITHMS
-from errata.merge.elements import POS
+from errata.merge.elements import GIVEN, POS
 from errata.merge.merging import merge_batch, state_for
 from errata.merge.progress import FeedStanding, advance, feed_stable
 from errata.merge.state import state_to_table
@@ -232,9 +232,11 @@ def merged_rows(context: AppendContext, waiting: pa.Table, step: MergeStep) -> M
 
 def _as_pending(stream: Stream, rows: pa.Table, op: Op) -> pa.Table:
     """Rows of a merge step as pending revisions, with the batch that said them."""
-    return pending_inserts(stream, rows, rows[POS].to_numpy(), op.value).append_column(
-        pa.field(BATCH, pa.int64()), rows[BATCH]
-    )
+    pending = pending_inserts(stream, rows, rows[POS].to_numpy(), op.value)
+    if GIVEN in rows.column_names:
+        at = pending.schema.get_field_index(GIVEN)
+        pending = pending.set_column(at, GIVEN, pc.coalesce(rows[GIVEN], pending[GIVEN]))
+    return pending.append_column(pa.field(BATCH, pa.int64()), rows[BATCH])
 
 
 # Writing.
