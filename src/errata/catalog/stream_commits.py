@@ -27,14 +27,20 @@ from errata.model.stream import DuplicatePolicy
 from errata.model.time import LOWEST, Interval
 
 if TYPE_CHECKING:
+    from errata.catalog.feeds import FeedChange
     from errata.catalog.merge_commits import MergeCommit
 
 
 def commit_append(
-    catalog: Catalog, basis: StreamState, arrived: Batch, cause: Cause, merged: MergeCommit | None = None
+    catalog: Catalog,
+    basis: StreamState,
+    arrived: Batch,
+    cause: Cause,
+    merged: MergeCommit | None = None,
+    settled: FeedChange | None = None,
 ) -> int:
     """Commit a batch that was arranged on `basis`, and return the commit's number. `merged`: what else there is of a
-    stream with feeds."""
+    batch of feeds; `settled`: what corrections by a person settle of feeds' disagreements."""
     with catalog.writing() as connection:
         now = streams.lock_stream(connection, basis.stream_id)
         # First the ledger: nothing else has to be checked for a batch that is in it.
@@ -58,7 +64,7 @@ def commit_append(
             # What earlier batches said comes before what this one says.
             adds=[*_released(arrived), BucketAddition(arrived.buckets, batch_no)],
             state=_state_after(now, basis, arrived) if merged is None else merged.state_after(now, arrived),
-            feeds=None if merged is None else merged.change,
+            feeds=settled if merged is None else merged.change,
         ).commit(connection, catalog.clock.now())
         quarantine.settle_rows(connection, arrived.retried, QuarantineState.RETRIED, commit_id)
         return commit_id

@@ -12,6 +12,7 @@ from errata.archive.ingest.batch import IngestRequest, ingest_batch
 from errata.catalog import feeds, streams
 from errata.catalog.feed_commits import attach_feed, detach_feed
 from errata.errors import UsageError
+from errata.model.batch import Op
 from errata.model.bucket import Role
 from errata.model.commit import Cause
 from errata.model.feed import EmitPolicy, Feed, FeedOrder, FeedProperties, MergeAlgorithm, MergePolicy
@@ -97,6 +98,23 @@ def test_feeds_that_disagree_are_recorded_and_agree_again(a_house: Builder) -> N
     say(house, "b", {"_op": "adjust", "who": "x", "at": 1, "price": 1.0})
     assert feeds.disagreements_of(house.catalog, stream_id) == []
     assert [each[1:3] for each in rows(house)] == [(1, 1.0)]
+
+
+def test_a_person_has_the_last_word_about_a_row(a_house: Builder, tmp_path: Path) -> None:
+    house = a_house(quotes())
+    say(house, "a", row(1, price=1.0), row(2))
+    say(house, "b", row(1, price=2.0))
+    stream_id = streams.stream_state(house.catalog, "quotes").stream_id
+    assert len(feeds.disagreements_of(house.catalog, stream_id)) == 1
+    lines = [{"who": "x", "at": 1, "price": 3.0}, row(7, _op="insert"), row(9)]
+    path = write(tmp_path / "fix.jsonl", lines)
+    report = ingest_batch(house.site, IngestRequest("quotes", [str(path)], default_op=Op.REPLACE))
+    assert (report.counts.pending, report.counts.quarantined) == (2, 1)
+    assert "come from a feed" in report.bad[0].reason
+    assert feeds.disagreements_of(house.catalog, stream_id) == []
+    assert rows(house) == [("x", 1, 3.0, None), ("x", 2, 1.0, None)]
+    say(house, "a", {"_op": "adjust", "who": "x", "at": 1, "until": 5}, stable(6))
+    assert rows(house) == [("x", 1, 3.0, 5), ("x", 2, 1.0, None)], "the feed has adjusted the end alone"
 
 
 def test_a_row_that_comes_back_before_its_deletion_is_applied(a_house: Builder) -> None:

@@ -45,6 +45,7 @@ from errata.model.time import EVERYTHING, HIGHEST, Interval
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from errata.catalog.feeds import FeedChange
     from errata.catalog.merge_commits import MergeCommit
 
 SHOWN_ROWS = 5
@@ -230,7 +231,7 @@ def _write_and_commit(site: Site, request: IngestRequest, batch: Batch, on_step:
     def attempt(_: int) -> IngestReport:
         with pinned_stream(site, request.stream, "append to") as basis:
             # What can be refused by a look at the files' beginnings is, before Spark is started for it.
-            layouts = [read_layout(file, basis.stream.as_fed, request.default_op) for file in new.files]
+            layouts = [read_layout(file, _stream_of(basis, file), request.default_op) for file in new.files]
             prepared = prepare_batch(site.catalog, _append_context(site, basis), new, layouts, _known_rows(basis))
             small = prepared.is_small(near=site.near_budget() is not None)
             if not small:
@@ -238,13 +239,15 @@ def _write_and_commit(site: Site, request: IngestRequest, batch: Batch, on_step:
             session = None if small else _start_spark(site)
             on_step(f"reading {count:,} file{'s' if count > 1 else ''} and writing buckets")
             written, faults, merged = _write_buckets(site, basis, prepared, session)
+            settled = None if merged is not None else _settled_disagreements(site, basis, written)
         faults = replace(faults, retried=request.retried)
         bad = _checked_bad_rows(request, written, faults)
         written = replace(written, bad=bad if faults.count <= MAX_HELD_ROWS else faults.rows())
         on_step("committing")
         # Should the database fail here, nobody knows whether it has committed: the files then stay, for vacuum.
         try:
-            commit_id = commit_append(site.catalog, basis, written, site.caused_by("append", session), merged)
+            cause = site.caused_by("append", session)
+            commit_id = commit_append(site.catalog, basis, written, cause, merged, settled)
         except BasisConflict:
             discard_batch(written, faults)
             on_step("another writer came first; reading again")
@@ -268,13 +271,29 @@ def _write_and_commit(site: Site, request: IngestRequest, batch: Batch, on_step:
 def _write_buckets(
     site: Site, basis: StreamState, prepared: PreparedBatch, session: SparkSession | None
 ) -> tuple[Batch, BatchFaults, MergeCommit | None]:
-    """Read and write a batch; one of a stream with feeds is merged in between."""
+    """Read and write a batch; what feeds say is merged in between."""
     if basis.stream.merged.is_empty:
+        return *write_batch(prepared, session), None
+    if all(file.feed is None for file in prepared.batch.files):
         return *write_batch(prepared, session), None
     from errata.archive.ingest.merge_basis import read_basis  # noqa: PLC0415 - most streams have no feeds
     from errata.archive.ingest.merge_stage import merge_and_write  # noqa: PLC0415
 
     return merge_and_write(prepared, read_basis(site.catalog, site.warehouse, basis), session)
+
+
+def _settled_disagreements(site: Site, basis: StreamState, written: Batch) -> FeedChange | None:
+    """What a person's corrections settle of what feeds disagree about."""
+    if basis.stream.merged.is_empty:
+        return None
+    from errata.archive.ingest.feed_corrections import settled_disagreements  # noqa: PLC0415 - most streams have no feeds
+
+    return settled_disagreements(site.catalog, site.warehouse, basis, written)
+
+
+def _stream_of(basis: StreamState, file: SourceFile) -> Stream:
+    """The stream as the rows of a file have it."""
+    return basis.stream if file.feed is None else basis.stream.as_fed
 
 
 def _concurrent_batch(site: Site, basis: StreamState, new: Batch) -> LedgerBatch:

@@ -11,6 +11,7 @@ from errata.declare.site import ProgressCallback, Site
 from errata.errors import UsageError
 from errata.intake.feed_rows import STABLE
 from errata.intake.layout import OP
+from errata.model.batch import Op
 from errata.model.stream import Stream
 from errata.model.time import format_instant
 
@@ -25,11 +26,13 @@ def check_feed(site: Site, stream: Stream, request: IngestRequest) -> None:
             )
         return
     if request.feed is None:
+        if request.default_op is Op.REPLACE:
+            return  # a person's corrections of what is archived, whatever the feeds say
         names = [each.name for each in stream.merged.feeds]
         raise UsageError(
             f"stream {stream.name} has feeds, and these files are of none",
             why="what several feeds say is merged, so that it has to be known who says it",
-            how=f"name the feed with --feed, one of {', '.join(names)}",
+            how=f"name the feed with --feed, one of {', '.join(names)}; corrections by a person go in by errata revise",
         )
     check_feed_known(stream, request.feed)
     standing = streams.stream_state(site.catalog, stream.name)

@@ -67,7 +67,8 @@ def _in_file_order(rows: Sequence[QuarantineRow]) -> list[QuarantineRow]:
 def _why_unreadable(row: QuarantineRow, stream: Stream) -> str | None:
     """Why a row's text cannot be read again; None if it can."""
     names = {each.name for each in stream.merged.feeds}
-    if names and row.feed not in names:
+    by_a_person = row.feed is None and row.default_op is Op.REPLACE
+    if names and row.feed not in names and not by_a_person:
         return "it came before the stream had feeds, or from one that is no longer declared"
     if is_lossy_text(row.row.reason) or PICTURE_OF_NUL in row.row.text:
         return "what is kept of it is not what the file says, which no text can hold"

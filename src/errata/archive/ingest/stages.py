@@ -46,6 +46,9 @@ ARROW_BATCH_ROWS = 65_536
 MAX_INLINE_FAULT_BYTES = 4 * 1024 * 1024
 """Bytes of bad rows above which a task writes them to a file instead of putting them into its report."""
 
+NO_FEED = "new rows of a stream with feeds come from a feed; a person's corrections replace and delete rows"
+"""Why an insert among corrections of a merged stream is refused: the merge would not know the row."""
+
 RANK = "_rank"
 BEFORE_ALL = -1
 
@@ -196,6 +199,9 @@ def _classify_rows(context: AppendContext, split: FileSplit, found: SplitRows) -
     late = np.zeros(len(order), dtype=bool) if context.stable is None else order < context.stable
     late &= ~ahead
     on_time = ~(late | ahead)
+    unfed = np.zeros(len(order), dtype=bool)
+    if not stream.merged.is_empty:
+        unfed, late, on_time = ~ahead, unfed, unfed
     if on_time.all():
         yield slot_rows(context, rows, places)
     else:
@@ -204,6 +210,7 @@ def _classify_rows(context: AppendContext, split: FileSplit, found: SplitRows) -
         (ordinal, text, _too_far_reason(context, moment))
         for (ordinal, text), moment in zip(_row_texts(found, found.ordinals[ahead]), order[ahead].tolist(), strict=True)
     ]
+    bad += [(ordinal, text, NO_FEED) for ordinal, text in _row_texts(found, found.ordinals[unfed])]
     pending = [pending_inserts(stream, rows.filter(pa.array(late)), places[late])] if late.any() else []
     corrections, too_far = _pending_corrections(context, found, split)
     bad += [
