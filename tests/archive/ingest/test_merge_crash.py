@@ -97,7 +97,7 @@ def prepare(house: House, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Let the flow write the batch's buckets, and keep what it would commit."""
     path = house.folder / "arrived.pickle"
 
-    def keep(_catalog: object, basis: object, arrived: Any, _cause: object, merged: object) -> int:
+    def keep(_catalog: object, basis: object, arrived: Any, _cause: object, merged: object, *_: object) -> int:
         path.write_bytes(pickle.dumps((basis, replace(arrived, bad=list(arrived.bad)), merged)))
         raise _Prepared
 
