@@ -1,4 +1,4 @@
-"""Errors as a person reads them: what is wrong, where, why, and how to mend it; and exit codes."""
+"""Errors as a person reads them: what is wrong, where, why, and how to mend it; exit codes; and counts in words."""
 
 from __future__ import annotations
 
@@ -96,3 +96,8 @@ def candidates_text(name: str, known: Iterable[str]) -> str:
 def unknown_name_error(kind: str, name: str, known: Iterable[str], where: str | None = None) -> UsageError:
     """The error for an unknown name, with candidates."""
     return UsageError(f"unknown {kind} {name!r}", where=where, how=candidates_text(name, known))
+
+
+def count_text(count: int, thing: str, things: str | None = None) -> str:
+    """'1 row', '2,000 rows', 'no rows'."""
+    return f"{count:,} {thing if count == 1 else things or thing + 's'}" if count else f"no {things or thing + 's'}"

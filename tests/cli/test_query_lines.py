@@ -13,7 +13,7 @@ from errata.model.query import CheckedQuery, Query
 from errata.model.results import UpdatePattern
 from errata.model.stream import RevisionPolicy
 from errata.read.status import DeclarationState, QueryProgress, QueryStatus
-from errata.read.tables import OutputFormat
+from errata.read.wording import OutputFormat
 
 
 def checked(policy: RevisionPolicy) -> CheckedQuery:

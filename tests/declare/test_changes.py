@@ -11,7 +11,7 @@ import pytest
 from errata.declare.changes import StreamChange, StreamChanges, StreamCreation, StreamDrop, plan_stream_changes
 from errata.errors import RefusedError
 from errata.model.columns import Column, ColumnType
-from errata.model.landing import LandedFileAction, LandingFolder
+from errata.model.feed import LandedFileAction, LandingFolder
 from errata.model.reduction import OnReadCopies, ReducedArchives, SummaryDeclaration
 from errata.model.stream import (
     ARRIVAL_COLUMN,

@@ -16,11 +16,12 @@ from errata.model.feed import (
     Feed,
     FeedOrder,
     FeedProperties,
+    LandedFileAction,
+    LandingFolder,
     MergedFeeds,
     MergePolicy,
     StableRule,
 )
-from errata.model.landing import LandedFileAction, LandingFolder
 from errata.model.stream import Stream
 from errata.model.time import DAY, SECOND
 

@@ -17,11 +17,12 @@ from errata.model.feed import (
     Feed,
     FeedOrder,
     FeedProperties,
+    LandedFileAction,
+    LandingFolder,
     MergedFeeds,
     MergePolicy,
     StableRule,
 )
-from errata.model.landing import LandedFileAction, LandingFolder
 from errata.model.reduction import OnReadCopies, ReducedArchives, SummaryDeclaration, SummaryTrigger
 from errata.model.stream import AgeOutMode, DuplicatePolicy, RelationKind, Retention, RevisionPolicy, Stream
 from errata.model.time import DAY, HOUR, SECOND, parse_instant

@@ -12,7 +12,7 @@ from upath import UPath
 from errata.errors import ErrataError, UsageError
 from errata.intake.files import inspect_file, inspect_files, is_unchanged, list_landed, resolve_paths
 from errata.model.batch import FileFormat
-from errata.model.landing import LandedFileAction, LandingFolder
+from errata.model.feed import LandedFileAction, LandingFolder
 
 NAMES = ["b.csv", "a.jsonl.gz", "sub/c.parquet", ".hidden.csv", "_started.csv", "d.csv.tmp", "e.csv.part", "_tmp/f.csv"]
 

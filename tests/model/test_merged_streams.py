@@ -20,12 +20,13 @@ from errata.model.feed import (
     Feed,
     FeedOrder,
     FeedProperties,
+    LandedFileAction,
+    LandingFolder,
     MergedFeeds,
     MergePolicy,
     StableRule,
     feeds_from_record,
 )
-from errata.model.landing import LandedFileAction, LandingFolder
 from errata.model.stream import Stream, stream_from_record, stream_to_record
 from errata.model.time import LOWEST
 

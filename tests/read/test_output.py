@@ -16,7 +16,7 @@ from rich.console import Console
 
 from errata.errors import ErrataError
 from errata.read.output import LOCAL_ENCODE_ROWS, encode_blocks, format_first_rows, sort_rows, write_file, write_rows
-from errata.read.tables import ExportFormat
+from errata.read.wording import ExportFormat
 
 NAMES = ["time", "who", "price", "amount", "day", "sure"]
 ROWS = 3_000

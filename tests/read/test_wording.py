@@ -8,10 +8,11 @@ import json
 
 import pytest
 
+from errata.errors import count_text
 from errata.model.commit import Cause, Commit
-from errata.model.counts import count_text
-from errata.read.tables import OutputFormat, TableField, print_records
+from errata.read.tables import TableField, print_records
 from errata.read.wording import (
+    OutputFormat,
     byte_size_text,
     commit_author,
     commit_summary,

@@ -10,7 +10,7 @@ from errata.archive.approximations import ApproximationMethod
 from errata.archive.revisions.apply import apply_revisions
 from errata.cli.estimate import print_estimates
 from errata.errors import UsageError
-from errata.read.tables import OutputFormat
+from errata.read.wording import OutputFormat
 from errata.reduce.revision_estimates import EstimateRequest, estimate_corrections
 from fixtures.runs import UNSWEPT, Answering
 

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from errata.archive.bloom import bloom_options
 from errata.declare.warehouse import Warehouse
 from errata.model.bucket import Layout, NewBucket
 
@@ -88,10 +87,19 @@ def parquet_bytes(rows: pa.Table, filtered: tuple[str, ...] = (), layout: Layout
         # A plain layout stands for one growing table without any index, so it has no statistics either.
         write_statistics=layout is not Layout.PLAIN and telling,
         write_page_index=layout is not Layout.PLAIN,
-        bloom_filter_options=bloom_options(rows, filtered, row_group) or None,
+        bloom_filter_options=_bloom_options(rows, filtered, row_group),
     )
     data: bytes = sink.getvalue().to_pybytes()
     return data
+
+
+def _bloom_options(rows: pa.Table, filtered: tuple[str, ...], row_group: int) -> dict[str, dict[str, float]] | None:
+    """The options of Bloom filters on these columns, as pyarrow takes them."""
+    if not filtered:
+        return None
+    from errata.archive.bloom import bloom_options  # noqa: PLC0415 - most keys have the order field, and need no filter
+
+    return bloom_options(rows, filtered, row_group) or None
 
 
 def columns_with(rows: pa.Table, some: Callable[[np.ndarray], np.ndarray]) -> set[str]:

@@ -12,7 +12,7 @@ from errata.archive.upkeep.ageing import AgeOutReport
 from errata.cli.console import print_message
 from errata.cli.options import global_options
 from errata.declare.site import open_site
-from errata.model.counts import count_text
+from errata.errors import count_text
 from errata.model.time import LOWEST
 from errata.read.wording import event_time_text
 

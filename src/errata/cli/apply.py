@@ -15,8 +15,7 @@ from errata.declare.changes import QueryChanges, StreamCreation, describe_reduct
 from errata.declare.feed_changes import describe_feeds
 from errata.declare.project import load_project
 from errata.declare.queries import QueryFile
-from errata.errors import EXIT_FAILED
-from errata.model.counts import count_text
+from errata.errors import EXIT_FAILED, count_text
 from errata.model.query import CheckedQuery
 
 MAX_LISTED = 20

@@ -18,14 +18,12 @@ from errata.catalog.streams import StreamState
 from errata.cli.console import print_message
 from errata.cli.options import OptionalStream, PrintFormat, global_options
 from errata.declare.site import Site, open_site
-from errata.errors import unknown_name_error
+from errata.errors import count_text, unknown_name_error
 from errata.model.bucket import Bucket, Role
-from errata.model.counts import count_text
 from errata.model.reduction import rate_text
 from errata.read.status import StreamStatus, stream_statuses
 from errata.read.tables import (
     STABLE_MARK,
-    OutputFormat,
     TableField,
     TableRecord,
     TimelineSpan,
@@ -33,7 +31,7 @@ from errata.read.tables import (
     open_console,
     print_records,
 )
-from errata.read.wording import byte_size_text, event_time_short, event_time_text, short_batch_id
+from errata.read.wording import OutputFormat, byte_size_text, event_time_short, event_time_text, short_batch_id
 
 ANSWER_ROLES = (Role.BASE, Role.OPEN, Role.TIP)
 

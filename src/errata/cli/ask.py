@@ -24,7 +24,7 @@ from errata.declare.site import Site, open_site
 from errata.errors import ErrataError, UsageError
 from errata.read.ask import AnswerPlan, BoundQuery, OneTimeQuery, open_answer
 from errata.read.sampled_scans import mark_reduced
-from errata.read.tables import ExportFormat
+from errata.read.wording import ExportFormat
 
 _EVERY_ROW = "SELECT * FROM "
 

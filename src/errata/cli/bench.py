@@ -12,13 +12,12 @@ import typer
 
 import errata
 from errata.cli.console import print_message, progress_bar
-from errata.errors import ErrataError, unknown_name_error
+from errata.errors import ErrataError, count_text, unknown_name_error
 from errata.generate.faults import RevisionKind
 from errata.generate.feed_files import write_feeds
 from errata.generate.feeds import EventSpec, FeedFaults, event_table, physical_feed
 from errata.generate.quotes import DEFAULT_START, GeneratedFeed, QuoteSpec, generate_quotes
 from errata.model.batch import FileFormat
-from errata.model.counts import count_text
 from errata.model.feed import MAX_FEEDS
 from errata.model.time import format_instant, parse_duration, parse_instant
 

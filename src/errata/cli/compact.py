@@ -13,11 +13,11 @@ from errata.archive.upkeep.compaction import CompactionReport
 from errata.cli.console import print_message, step_status
 from errata.cli.options import PrintFormat, global_options
 from errata.declare.site import open_site
+from errata.errors import count_text
 from errata.model.bucket import Bucket, NewBucket
 from errata.model.compaction import RewriteReason
-from errata.model.counts import count_text
-from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
-from errata.read.wording import byte_size_text
+from errata.read.tables import TableField, TableRecord, print_records
+from errata.read.wording import OutputFormat, byte_size_text
 
 DONE_FIELDS = (
     TableField("stream", "stream"),

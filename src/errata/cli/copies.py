@@ -17,13 +17,13 @@ import typer
 from errata.cli.console import print_message
 from errata.cli.options import PrintFormat, global_options
 from errata.declare.site import open_site
-from errata.model.counts import count_text
+from errata.errors import count_text
 from errata.model.reduction import rate_text
 from errata.model.reduction_request import ReductionRequest
 from errata.model.time import format_instant
-from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
+from errata.read.tables import TableField, TableRecord, print_records
 from errata.read.vacuum_wording import copy_lines, purge_line
-from errata.read.wording import byte_size_text, commit_summary, event_time_text
+from errata.read.wording import OutputFormat, byte_size_text, commit_summary, event_time_text
 from errata.reduce.overview import ORIGINALS, ReductionOverview, VersionSize, reduction_overviews
 
 DRAWING_CELLS = 48

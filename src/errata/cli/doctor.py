@@ -15,11 +15,11 @@ from errata.archive.upkeep.vacuum import DEFAULT_GRACE
 from errata.cli.console import print_message, progress_bar, step_status
 from errata.cli.options import PrintFormat, global_options
 from errata.declare.site import open_site
-from errata.errors import EXIT_FAILED
-from errata.model.counts import count_text
+from errata.errors import EXIT_FAILED, count_text
 from errata.model.findings import Finding
 from errata.model.time import format_duration, parse_duration
-from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
+from errata.read.tables import TableField, TableRecord, print_records
+from errata.read.wording import OutputFormat
 
 DOCTOR_FIELDS = (
     TableField("stream", "stream"),

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from errata.archive.approximations import ApproximationMethod
 from errata.cli.console import print_message
 from errata.declare.site import Site
-from errata.model.counts import count_text
+from errata.errors import count_text
 from errata.model.reduction import parse_rate
-from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
-from errata.read.wording import event_time_text
+from errata.read.tables import TableField, TableRecord, print_records
+from errata.read.wording import OutputFormat, event_time_text
 from errata.reduce.approximate import EstimatedValue, WindowQuestion
 from errata.reduce.revision_estimates import DEFAULT_RATE, EstimateReport, EstimateRequest, estimate_corrections
 

@@ -28,8 +28,15 @@ from errata.read.feeds import (
     quorum_hint,
     stream_disagreements,
 )
-from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
-from errata.read.wording import event_time_distance, event_time_short, event_time_text, relative_paths, wall_time
+from errata.read.tables import TableField, TableRecord, print_records
+from errata.read.wording import (
+    OutputFormat,
+    event_time_distance,
+    event_time_short,
+    event_time_text,
+    relative_paths,
+    wall_time,
+)
 
 FeedName = Annotated[str, typer.Argument(metavar="FEED", help="The feed's name.", show_default=False)]
 

@@ -17,8 +17,8 @@ from errata.model.stream import Stream
 from errata.model.time import format_instant
 from errata.read.feeds import disagreement_line
 from errata.read.history import RowHistory, RowVersion, VersionOrigin, row_history
-from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
-from errata.read.wording import commit_author, relative_paths, revision_op_text, short_batch_id, wall_time
+from errata.read.tables import TableField, TableRecord, print_records
+from errata.read.wording import OutputFormat, commit_author, relative_paths, revision_op_text, short_batch_id, wall_time
 
 KEY_EXAMPLE = "symbol=IBM,time=2026-11-18T02:00:00"
 

@@ -12,9 +12,8 @@ from errata.archive.ingest.landing import earlier_live, earlier_undone, unsettle
 from errata.cli.console import print_message, step_status
 from errata.cli.options import StreamName, global_options
 from errata.declare.site import Site, open_site
-from errata.errors import EXIT_QUARANTINE
+from errata.errors import EXIT_QUARANTINE, count_text
 from errata.model.batch import BadRow
-from errata.model.counts import count_text
 from errata.model.stream import Stream
 from errata.read.wording import event_time_text, relative_paths, short_batch_id
 

@@ -19,7 +19,8 @@ from errata.model.time import format_instant
 from errata.psoup.invoke import Invocation
 from errata.psoup.reader import RegisteredReader
 from errata.read.output import encode_blocks, format_first_rows
-from errata.read.tables import OutputFormat, open_console
+from errata.read.tables import open_console
+from errata.read.wording import OutputFormat
 
 TABLE_ROWS = 50
 

@@ -17,8 +17,8 @@ from errata.declare.site import open_site
 from errata.errors import EXIT_FAILED, UsageError, unknown_name_error
 from errata.model.commit import Commit
 from errata.model.time import format_instant
-from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
-from errata.read.wording import commit_author, commit_summary, short_batch_id, wall_time
+from errata.read.tables import TableField, TableRecord, print_records
+from errata.read.wording import OutputFormat, commit_author, commit_summary, short_batch_id, wall_time
 
 COMMIT_TABLE_FIELDS = (
     TableField("commit", "commit", right=True),

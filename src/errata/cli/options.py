@@ -16,7 +16,7 @@ from errata.cli.main import GlobalOptions
 from errata.declare.files import MAX_NAME_BYTES, MAX_QUERY_BYTES, is_file, is_folder, read_text_stream
 from errata.declare.queries import read_sql_file
 from errata.errors import ErrataError, UsageError, candidates_text
-from errata.read.tables import OutputFormat
+from errata.read.wording import OutputFormat
 
 PrintFormat = Annotated[OutputFormat, typer.Option("--format", help="How rows are printed.", case_sensitive=False)]
 StreamName = Annotated[str, typer.Argument(metavar="STREAM", help="The stream's name.", show_default=False)]

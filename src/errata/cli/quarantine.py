@@ -14,10 +14,9 @@ from errata.catalog.quarantine import QuarantineFile, QuarantineRow, QuarantineS
 from errata.cli.console import confirm, print_message
 from errata.cli.options import MAX_ROWS, OptionalStream, PrintFormat, StreamName, global_options
 from errata.declare.site import open_site
-from errata.errors import EXIT_FAILED
-from errata.model.counts import count_text
-from errata.read.tables import OutputFormat, TableField, print_records
-from errata.read.wording import relative_paths, short_batch_id, wall_time
+from errata.errors import EXIT_FAILED, count_text
+from errata.read.tables import TableField, print_records
+from errata.read.wording import OutputFormat, relative_paths, short_batch_id, wall_time
 
 DEFAULT_LIMIT = 50
 

@@ -22,7 +22,8 @@ from errata.psoup.advice import Advice, advised
 from errata.psoup.materialise import MaterialiseReport, materialise
 from errata.psoup.register import find_query, register, registered_queries, set_strategy, split_texts, unregister
 from errata.psoup.segments import with_costs
-from errata.read.tables import OutputFormat, TableField, print_records
+from errata.read.tables import TableField, print_records
+from errata.read.wording import OutputFormat
 
 MAX_FILE_BYTES = 64 * MAX_QUERY_BYTES
 """Bytes of a file of texts at most."""

@@ -34,7 +34,8 @@ from errata.read.output import (
     write_rows,
 )
 from errata.read.results import OpenResults, PublishedAnswer, ResultsRequest, open_results
-from errata.read.tables import ExportFormat, OutputFormat, open_console
+from errata.read.tables import open_console
+from errata.read.wording import ExportFormat, OutputFormat
 
 TABLE_ROWS = 50
 

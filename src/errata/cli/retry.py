@@ -11,8 +11,7 @@ from errata.cli.ingest import append_lines
 from errata.cli.options import StreamName, global_options
 from errata.cli.quarantine import BatchOption, FileOption, IdsOption, ReasonOption, report_if_nothing
 from errata.declare.site import open_site
-from errata.errors import EXIT_QUARANTINE
-from errata.model.counts import count_text
+from errata.errors import EXIT_QUARANTINE, count_text
 from errata.read.wording import relative_paths
 
 

@@ -13,9 +13,8 @@ from errata.cli.console import print_message, step_status
 from errata.cli.ingest import append_lines, ingested_lines, repeated_delivery_lines
 from errata.cli.options import global_options
 from errata.declare.site import Site, open_site
-from errata.errors import EXIT_QUARANTINE, UsageError
+from errata.errors import EXIT_QUARANTINE, UsageError, count_text
 from errata.model.batch import Op
-from errata.model.counts import count_text
 from errata.model.stream import Stream
 from errata.read.wording import relative_paths, short_batch_id
 

@@ -22,11 +22,10 @@ from errata.cli.revise import revision_lines
 from errata.cli.run_plan import report_run_plan
 from errata.cli.status import refusal_lines
 from errata.declare.site import open_site
-from errata.errors import ErrataError
+from errata.errors import ErrataError, count_text
 from errata.model.commit import Fault
-from errata.model.counts import count_text
-from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
-from errata.read.wording import event_time_short, event_time_text, relative_paths
+from errata.read.tables import TableField, TableRecord, print_records
+from errata.read.wording import OutputFormat, event_time_short, event_time_text, relative_paths
 
 EVALUATED_FIELDS = (
     TableField("name", "query"),

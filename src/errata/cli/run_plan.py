@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from errata.answer.run_plan import RunPlan
 from errata.answer.steps import Step
 from errata.cli.console import print_message
-from errata.model.counts import count_text
-from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
-from errata.read.wording import event_time_short, event_time_text
+from errata.errors import count_text
+from errata.read.tables import TableField, TableRecord, print_records
+from errata.read.wording import OutputFormat, event_time_short, event_time_text
 
 RUN_PLAN_FIELDS = (
     TableField("step", "step"),

@@ -11,13 +11,12 @@ from errata.cli.console import print_message
 from errata.cli.options import StreamName, global_options, parse_values
 from errata.cli.results import OutFile, RowLimit, ScanFormatOption, check_format, print_rows
 from errata.declare.site import open_site
-from errata.errors import UsageError
+from errata.errors import UsageError, count_text
 from errata.language.sampling import UNIFORM
-from errata.model.counts import count_text
 from errata.model.reduction import parse_rate
 from errata.read.sampled_scans import mark_reduced
 from errata.read.stream_scan import StreamScanRequest, check_scan_interval, open_scan
-from errata.read.tables import ExportFormat
+from errata.read.wording import ExportFormat
 
 
 def scan(

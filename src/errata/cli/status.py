@@ -13,15 +13,15 @@ from errata.catalog.leases import LeaseHolder
 from errata.cli.console import print_message
 from errata.cli.options import PrintFormat, global_options
 from errata.declare.site import open_site
+from errata.errors import count_text
 from errata.model.commit import RefusedRevisions
-from errata.model.counts import count_text
 from errata.model.stream import RevisionPolicy
 from errata.model.time import format_instant
 from errata.read import status as flow
 from errata.read.feeds import merge_hints, merge_record, merge_words
 from errata.read.status import DeclarationState, QueryProgress, QueryStatus, StreamStatus
-from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
-from errata.read.wording import byte_size_text, event_time_distance, event_time_short, event_time_text
+from errata.read.tables import TableField, TableRecord, print_records
+from errata.read.wording import OutputFormat, byte_size_text, event_time_distance, event_time_short, event_time_text
 
 
 def refusal_lines(name: str, refused: Iterable[RefusedRevisions]) -> Iterator[str]:

@@ -24,11 +24,10 @@ from errata.cli.revise import revision_lines
 from errata.cli.run import unfinished_lines
 from errata.cli.status import refusal_lines
 from errata.declare.site import open_site
-from errata.errors import EXIT_FAILED, ErrataError, UsageError
-from errata.model.counts import count_text
+from errata.errors import EXIT_FAILED, ErrataError, UsageError, count_text
 from errata.model.technique import Technique
-from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
-from errata.read.wording import event_time_short, event_time_text, relative_paths
+from errata.read.tables import TableField, TableRecord, print_records
+from errata.read.wording import OutputFormat, event_time_short, event_time_text, relative_paths
 
 SWEEP_FIELDS = (
     TableField("query", "query"),

@@ -13,8 +13,8 @@ from errata.cli.options import PrintFormat, global_options
 from errata.declare.site import open_site
 from errata.model.access import DEFAULT_QUERIES, DEFAULT_RATE, AccessToken
 from errata.model.time import format_instant
-from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
-from errata.read.wording import wall_time
+from errata.read.tables import TableField, TableRecord, print_records
+from errata.read.wording import OutputFormat, wall_time
 
 TOKEN_FIELDS = (
     TableField("token", "token", right=True),

@@ -12,8 +12,7 @@ from errata.archive.revisions.undo import UndoPlan, UndoReport
 from errata.cli.console import confirm, print_message, step_status
 from errata.cli.options import StreamName, global_options
 from errata.declare.site import Site, open_site
-from errata.errors import EXIT_FAILED, EXIT_QUARANTINE
-from errata.model.counts import count_text
+from errata.errors import EXIT_FAILED, EXIT_QUARANTINE, count_text
 from errata.read.wording import short_batch_id
 
 

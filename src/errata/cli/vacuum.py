@@ -14,12 +14,11 @@ from errata.archive.upkeep.vacuum import DEFAULT_GRACE, FreedSpace, VacuumReport
 from errata.cli.console import print_error, print_message, step_status
 from errata.cli.options import PrintFormat, global_options
 from errata.declare.site import open_site
-from errata.errors import EXIT_FAILED
-from errata.model.counts import count_text
+from errata.errors import EXIT_FAILED, count_text
 from errata.model.time import format_duration, parse_duration
-from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
+from errata.read.tables import TableField, TableRecord, print_records
 from errata.read.vacuum_wording import reduction_lines
-from errata.read.wording import byte_size_text
+from errata.read.wording import OutputFormat, byte_size_text
 from errata.reduce import vacuum as flow
 
 VACUUM_FIELDS = (

@@ -12,8 +12,9 @@ from errata.cli.console import print_message, step_status
 from errata.cli.options import PrintFormat, QueryName, global_options, parse_values
 from errata.declare.site import open_site
 from errata.read.provenance_output import provenance_json, provenance_text, value_history_json
-from errata.read.tables import OutputFormat, TableField, print_records
+from errata.read.tables import TableField, print_records
 from errata.read.why import explain_result as story_of
+from errata.read.wording import OutputFormat
 
 KEY_EXAMPLE = "symbol=IBM,window_start=2026-11-18T02:00:00"
 

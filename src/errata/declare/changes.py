@@ -12,7 +12,7 @@ from errata.declare.feed_changes import feed_changes, refused_feed_losses, same_
 from errata.declare.project import Project
 from errata.declare.queries import load_queries
 from errata.errors import RefusedError, UsageError
-from errata.model.landing import LandingFolder
+from errata.model.feed import LandingFolder
 from errata.model.query import CheckedQuery
 from errata.model.reduction import SummaryDeclaration, rate_text
 from errata.model.stream import Stream

@@ -25,11 +25,11 @@ from errata.model.feed import (
     Feed,
     FeedOrder,
     FeedProperties,
+    LandingFolder,
     MergedFeeds,
     MergePolicy,
     StableRule,
 )
-from errata.model.landing import LandingFolder
 from errata.model.reduction import parse_rate
 from errata.model.stream import Stream
 from errata.model.time import LOWEST, parse_instant

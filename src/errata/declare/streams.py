@@ -12,8 +12,7 @@ from errata.declare.section import YamlSection, parse_whole_number
 from errata.errors import UsageError, unknown_name_error
 from errata.model.bucket import Layout
 from errata.model.columns import Column, ColumnType, TypeKind, check_name, parse_digits
-from errata.model.feed import NO_FEEDS, MergedFeeds
-from errata.model.landing import LandedFileAction, LandingFolder
+from errata.model.feed import NO_FEEDS, LandedFileAction, LandingFolder, MergedFeeds
 from errata.model.reduction import NO_REDUCTION, ReducedArchives
 from errata.model.stream import (
     ARRIVAL_COLUMN,

@@ -18,7 +18,7 @@ from upath import UPath
 
 from errata.errors import BadFileError, ErrataError, UsageError
 from errata.model.batch import FileFormat, FileVersion, SourceFile
-from errata.model.landing import LandingFolder
+from errata.model.feed import LandingFolder
 
 MAX_PATH_LETTERS = 200
 """Letters of a path that a message shows; longer paths are cut, so that the rest of the message stays visible."""

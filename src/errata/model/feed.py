@@ -1,5 +1,5 @@
-"""Feeds: several physical streams that say the same, merged into one logical stream (Chandramouli, Maier and Goldstein
-2012, below "logical merge").
+"""Where rows come from: landing folders, and feeds: several physical streams that say the same, merged into one logical
+stream (Chandramouli, Maier and Goldstein 2012, below "logical merge").
 
 Each feed is a sequence of elements: it inserts a row, adjusts or withdraws one, or says that it is stable up to a time,
 behind which it says nothing more. What a feed guarantees (order, ties, adjusts, completeness) decides which algorithm
@@ -14,11 +14,38 @@ from typing import Any
 
 from errata.errors import UsageError
 from errata.model.columns import check_name
-from errata.model.landing import LandingFolder, landing_from_record, landing_to_record
 from errata.model.time import LOWEST
 
 MAX_FEEDS = 64
 """Feeds of one stream at most: each has a column of its own in the merge's state."""
+
+
+class LandedFileAction(StrEnum):
+    """What is done with a landed file that has been taken in."""
+
+    MOVE = "move"
+    DELETE = "delete"
+    KEEP = "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class LandingFolder:
+    """The folder in which files land."""
+
+    path: str
+    settle: int
+    then: LandedFileAction
+
+
+def landing_to_record(landing: LandingFolder | None) -> dict[str, Any] | None:
+    """The folder as a JSON object, which `landing_from_record` reads."""
+    return None if landing is None else {"path": landing.path, "settle": landing.settle, "then": landing.then.value}
+
+
+def landing_from_record(record: dict[str, Any] | None) -> LandingFolder | None:
+    if record is None:
+        return None
+    return LandingFolder(record["path"], record["settle"], LandedFileAction(record["then"]))
 
 
 class FeedOrder(StrEnum):

@@ -9,8 +9,15 @@ from typing import Any
 from errata.errors import UsageError, unknown_name_error
 from errata.model.bucket import Layout
 from errata.model.columns import FLOATING_KINDS, Column, ColumnType, TypeKind, check_name
-from errata.model.feed import NO_FEEDS, MergedFeeds, feeds_from_record, feeds_to_record
-from errata.model.landing import LandingFolder, landing_from_record, landing_to_record
+from errata.model.feed import (
+    NO_FEEDS,
+    LandingFolder,
+    MergedFeeds,
+    feeds_from_record,
+    feeds_to_record,
+    landing_from_record,
+    landing_to_record,
+)
 from errata.model.reduction import NO_REDUCTION, ReducedArchives, reduced_from_record, reduced_to_record
 from errata.model.time import DAY, format_duration
 

@@ -26,8 +26,8 @@ from errata.catalog.registered_views import CountedWindow, ViewUpdate, updating_
 from errata.catalog.transaction import give_up, optimistic
 from errata.catalog.view_tables import BucketMatches
 from errata.declare.site import Site
+from errata.errors import count_text
 from errata.model.bucket import Bucket
-from errata.model.counts import count_text
 from errata.model.registered import Conjunction, RegisteredQuery, ResultStrategy
 from errata.psoup.index.predicate_index import PredicateIndex
 from errata.psoup.register import find_query

@@ -19,11 +19,10 @@ from errata.catalog.feed_commits import check_feed_known
 from errata.catalog.feeds import Disagreement, DisagreementFilter, FeedState, MergeRecord
 from errata.catalog.streams import StreamState
 from errata.declare.site import Site
-from errata.errors import ErrataError, unknown_name_error
+from errata.errors import ErrataError, count_text, unknown_name_error
 from errata.intake.files import list_landed
 from errata.merge.choice import AlgorithmChoice, choose_algorithm, what_either_guarantees
 from errata.model.commit import Commit
-from errata.model.counts import count_text
 from errata.model.feed import Feed, FeedProperties
 from errata.model.stream import Stream
 from errata.model.time import LOWEST, format_instant

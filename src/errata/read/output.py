@@ -24,7 +24,8 @@ from errata.archive.tables import sort_by_columns
 from errata.engine.frames import fetch_rows
 from errata.errors import ErrataError
 from errata.intake.encoding import BatchEncoder, csv_header, csv_lines, json_lines, plain_text
-from errata.read.tables import ExportFormat, TableField, format_table
+from errata.read.tables import TableField, format_table
+from errata.read.wording import ExportFormat
 
 FrameOrTable: TypeAlias = DataFrame | pa.Table
 """The far engine's DataFrame, or an Arrow table if the rows are in memory."""

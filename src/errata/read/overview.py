@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from errata.catalog import commits
 from errata.declare.site import Site
+from errata.errors import count_text
 from errata.model.commit import Commit, Fault
-from errata.model.counts import count_text
 from errata.read.status import (
     DeclarationState,
     QueryProgress,

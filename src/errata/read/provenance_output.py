@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from errata.errors import count_text
 from errata.intake.encoding import JsonRow, display_change, display_values
 from errata.model.commit import Commit
-from errata.model.counts import count_text
 from errata.model.time import HIGHEST, format_instant
 from errata.read.provenance import (
     BatchCause,

@@ -23,11 +23,10 @@ from errata.catalog.streams import StreamState
 from errata.declare.site import Site
 from errata.declare.warehouse import Warehouse
 from errata.engine.frames import with_columns
-from errata.errors import UsageError, candidates_text
+from errata.errors import UsageError, candidates_text, count_text
 from errata.language.expr import STRING, Lit, literal_sql
 from errata.language.plan import Plan
 from errata.language.sampling import UNIT_COLUMN, SampledSource, sampled_sources
-from errata.model.counts import count_text
 from errata.model.reduction import SamplingRates, uniform_rates
 from errata.model.time import Interval
 from errata.read.output import FrameOrTable

@@ -6,12 +6,13 @@ import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TextIO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from errata.read.wording import OutputFormat
 
 _MIN_FOLDED_WIDTH = 20
 """Least width of a column with folded text."""
@@ -20,23 +21,6 @@ _COLUMN_GAP = 2
 
 UNLIMITED_WIDTH = 100_000
 """Width of a table that is not printed on a terminal, so that nothing is cut off."""
-
-
-class OutputFormat(StrEnum):
-    """How rows are printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-
-
-class ExportFormat(StrEnum):
-    """How many rows are written."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-    PARQUET = "parquet"
 
 
 @dataclass(frozen=True, slots=True)

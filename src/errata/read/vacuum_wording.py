@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from errata.model.counts import count_text
+from errata.errors import count_text
 from errata.model.reduction import rate_text
 from errata.read.wording import byte_size_text, event_time_text
 from errata.reduce.copy_plan import CopyReport

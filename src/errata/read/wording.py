@@ -1,18 +1,37 @@
-"""Counts, sizes, times, identifiers and commits as text for people. Uses only the model."""
+"""Sizes, times, identifiers and commits as text for people, and the formats in which rows are printed. Uses only the
+model."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from pathlib import Path
 
+from errata.errors import count_text
 from errata.model.batch import Op
 from errata.model.commit import Cause, Commit
-from errata.model.counts import count_text
 from errata.model.time import DAY, SECOND, format_instant
 
 _BYTE_UNITS = ("B", "KB", "MB", "GB", "TB")
 _CONTENT_HASH = re.compile(r"\b[0-9a-f]{64}\b")
+
+
+class OutputFormat(StrEnum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+class ExportFormat(StrEnum):
+    """How many rows are written."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    PARQUET = "parquet"
 
 
 def byte_size_text(count: int) -> str:

@@ -27,10 +27,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from errata.errors import UsageError
+from errata.errors import UsageError, count_text
 from errata.language.sampling import ColumnArgument, SampleClause
 from errata.model.bucket import Bucket
-from errata.model.counts import count_text
 from errata.model.reduction import SamplingRates, check_rate
 from errata.model.time import LOWEST, Interval, to_datetime
 

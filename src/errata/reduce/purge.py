@@ -34,9 +34,9 @@ from errata.catalog.maintenance import AgeOutPlan
 from errata.catalog.streams import StreamState
 from errata.catalog.transaction import give_up, optimistic
 from errata.declare.site import ProgressCallback, Site, pinned_stream
+from errata.errors import count_text
 from errata.intake.types import arrow_schema
 from errata.model.bucket import MAX_INLINE_STREAM_BYTES, Bucket, NewBucket, Role
-from errata.model.counts import count_text
 from errata.model.time import HIGHEST, LOWEST
 from errata.reduce.versions import BucketVersions, bucket_versions
 

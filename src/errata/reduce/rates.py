@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from errata.engine.load import machine_load
-from errata.errors import UsageError, candidates_text
+from errata.errors import UsageError, candidates_text, count_text
 from errata.language.sampling import CLAUSE, UNIFORM, ColumnArgument, SampleArgument, SampleClause
 from errata.model.columns import Column, TypeKind
-from errata.model.counts import count_text
 from errata.model.reduction import FULL_RATE, SamplingRates, check_rate, uniform_rates
 from errata.model.stream import Stream
 from errata.model.time import LOWEST, parse_duration

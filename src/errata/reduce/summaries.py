@@ -41,10 +41,10 @@ from errata.catalog import buckets
 from errata.catalog.database import Catalog
 from errata.catalog.streams import StreamState
 from errata.declare.warehouse import Warehouse
+from errata.errors import count_text
 from errata.intake.types import arrow_schema
 from errata.language.summaries import SummaryForm
 from errata.model.bucket import Bucket, Role
-from errata.model.counts import count_text
 from errata.model.results import old_column
 from errata.model.time import EVERYTHING, HIGHEST, LOWEST, Interval
 

@@ -35,10 +35,10 @@ from errata.catalog.transaction import give_up, optimistic
 from errata.declare.site import ProgressCallback, Site, pinned_stream
 from errata.declare.warehouse import Warehouse
 from errata.engine.failures import spark_errors_in_words
+from errata.errors import count_text
 from errata.intake.types import arrow_schema
 from errata.language.summaries import SummaryForm
 from errata.model.bucket import MAX_INLINE_STREAM_BYTES, Bucket, NewBucket, Role
-from errata.model.counts import count_text
 from errata.model.reduction import SummaryTrigger
 from errata.model.reduction_request import ReductionRequest, RequestMethod
 from errata.reduce import requests

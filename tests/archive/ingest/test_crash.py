@@ -19,7 +19,7 @@ from errata.catalog.stream_commits import commit_append
 from errata.catalog.transaction import BatchConflict
 from errata.model.batch import Op
 from errata.model.commit import Cause
-from errata.model.landing import LandedFileAction, LandingFolder
+from errata.model.feed import LandedFileAction, LandingFolder
 from errata.model.stream import DuplicatePolicy, Stream
 from errata.model.time import SECOND
 from fixtures.catalog import NOW

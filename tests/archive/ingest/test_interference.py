@@ -19,7 +19,7 @@ from errata.catalog.database import Catalog, readable_errors
 from errata.errors import ErrataError, UsageError
 from errata.model.batch import SourceFile
 from errata.model.bucket import Role
-from errata.model.landing import LandedFileAction, LandingFolder
+from errata.model.feed import LandedFileAction, LandingFolder
 from errata.model.reduction import NO_REDUCTION, ReducedArchives
 from errata.model.stream import Retention, Stream
 from errata.model.time import SECOND

@@ -10,7 +10,7 @@ import pytest
 from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
 from errata.catalog import commits
 from errata.errors import UsageError
-from errata.model.landing import LandedFileAction, LandingFolder
+from errata.model.feed import LandedFileAction, LandingFolder
 from errata.model.time import SECOND
 from fixtures.catalog import NOW
 from fixtures.flows import Builder, House, a_feed

@@ -17,8 +17,7 @@ from errata.archive.revisions.apply import apply_stream_revisions
 from errata.catalog import commits, feeds, quarantine, streams
 from errata.catalog.database import open_catalog
 from errata.model.bucket import Role
-from errata.model.feed import EmitPolicy, Feed, MergePolicy, StableRule
-from errata.model.landing import LandedFileAction, LandingFolder
+from errata.model.feed import EmitPolicy, Feed, LandedFileAction, LandingFolder, MergePolicy, StableRule
 from errata.model.stream import Stream
 from fixtures.flows import House, build
 from fixtures.kills import Committers, committers, kill_while_taking_in

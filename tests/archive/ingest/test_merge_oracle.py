@@ -22,8 +22,16 @@ from errata.archive.upkeep.doctor import DoctorOptions, run_doctor
 from errata.catalog import streams
 from errata.merge.elements import OPEN, ElementKind
 from errata.merge.progress import FeedStanding
-from errata.model.feed import DisagreementPolicy, EmitPolicy, Feed, FeedProperties, MergePolicy, StableRule
-from errata.model.landing import LandedFileAction, LandingFolder
+from errata.model.feed import (
+    DisagreementPolicy,
+    EmitPolicy,
+    Feed,
+    FeedProperties,
+    LandedFileAction,
+    LandingFolder,
+    MergePolicy,
+    StableRule,
+)
 from errata.model.stream import Stream
 from errata.model.time import EVERYTHING, LOWEST
 from fixtures.chance import seeds

@@ -20,8 +20,7 @@ from errata.catalog.feed_commits import attach_feed, detach_feed
 from errata.errors import RefusedError, UsageError
 from errata.model.bucket import Role
 from errata.model.commit import Cause
-from errata.model.feed import EmitPolicy, Feed, MergePolicy, StableRule
-from errata.model.landing import LandedFileAction, LandingFolder
+from errata.model.feed import EmitPolicy, Feed, LandedFileAction, LandingFolder, MergePolicy, StableRule
 from fixtures.flows import Builder, House
 from fixtures.quotes import quotes, record, row, rows, say, stable, stable_point, standing, write
 

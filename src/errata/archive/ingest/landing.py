@@ -36,7 +36,7 @@ from errata.intake.files import (
 )
 from errata.intake.layout import read_layout
 from errata.model.batch import Batch, Delivery, FileVersion, Op, SourceFile, check_batch_id, content_hash, delivery_hash
-from errata.model.landing import LandedFileAction, LandingFolder
+from errata.model.feed import LandedFileAction, LandingFolder
 from errata.model.stream import Stream
 from errata.model.time import HIGHEST
 

@@ -22,9 +22,9 @@ from errata.archive.sampling import sampling_hashes
 from errata.archive.schemas import LIVE, MASKS, REVISION, conform, lineage_extent, stored_schema, unpack_table
 from errata.archive.tables import match_rows
 from errata.declare.warehouse import Warehouse
+from errata.errors import count_text
 from errata.intake.types import arrow_schema
 from errata.model.bucket import REPLACED_ROLES, Bounds, Bucket, Layout, Role
-from errata.model.counts import count_text
 from errata.model.findings import BucketFigures, BucketInspection
 from errata.model.results import EVALUATION, VE, VS, ResultShape, old_column
 from errata.model.stream import Stream
