@@ -10,10 +10,10 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from errata.errors import count_text
 from errata.intake.encoding import display_value
 from errata.language.route import RouteKind
 from errata.model.commit import Cause, Commit
-from errata.model.counts import count_text
 from errata.model.technique import Technique
 from errata.model.time import DAY, HOUR, MINUTE, SECOND
 from errata.read.details import PATTERN_TEXTS, POLICY_TEXTS
