@@ -117,6 +117,8 @@ def differences(found: Batch, expected: Batch) -> Iterator[str]:
         mine, theirs = sorted(getattr(found, what)), sorted(getattr(expected, what))
         if mine != theirs:
             yield f"{what}: {mine}, and not {theirs}"
+    if found.gaps != expected.gaps:
+        yield f"gaps of complete feeds: {found.gaps}, and not {expected.gaps}"
     for key, rows in found.disagreements.items():
         if expected.disagreements.get(key) != rows:
             yield f"disagreement of {key}: {rows}, and not {expected.disagreements.get(key)}"

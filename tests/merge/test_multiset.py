@@ -89,7 +89,7 @@ def test_a_leader_that_lacks_the_row_is_filled_unless_it_is_complete() -> None:
     for complete, expected in ((False, []), (True, [("delete", 0, 30), ("delete", 1, 40)])):
         merging = Multisets()
         merging.take(statement(1, row(30)), statement(1, row(40)))
-        step = merging.take(stable=7, complete=complete)
+        step = merging.take(stable=7, complete=complete, lagging=[1])
         assert corrected(step) == expected
         assert (step.counts.filled, step.counts.lacking) == (({}, {0: 2}) if complete else ({0: 2}, {}))
 

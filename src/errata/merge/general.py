@@ -23,13 +23,15 @@ import numpy as np
 import pyarrow as pa
 
 from errata.merge import outputs
+from errata.merge.choice import declared_properties
 from errata.merge.elements import ABSENT
+from errata.merge.guarantees import Finder
 from errata.merge.multiset import expand_multisets
 from errata.merge.outputs import DecidedBatch
 from errata.merge.policies import NodeTable, Outcome, count_supporters, decide
 from errata.merge.row_codes import group_rows
 from errata.merge.statements import Statements, dropped_repeats, last_by_key, read_statements
-from errata.merge.step import MergeCounts, MergeProgress, MergeState, MergeStep
+from errata.merge.step import BrokenGuarantee, MergeCounts, MergeProgress, MergeState, MergeStep
 from errata.model.feed import DisagreementPolicy, EmitPolicy, MergeAlgorithm
 from errata.model.stream import Stream
 from errata.model.time import LOWEST
@@ -77,6 +79,7 @@ def _merge_statements(stream: Stream, state: MergeState, said: Statements, progr
         agreed=outputs.agreed_table(batch),
         state=after,
         counts=_counts(batch, after, dropped, progress),
+        broken=_gaps(batch, progress),
     )
 
 
@@ -143,10 +146,35 @@ def _unfrozen(batch: DecidedBatch, progress: MergeProgress) -> np.ndarray:
             open_nodes |= (ends[:, feed] >= stable) & (ends[:, feed] != ABSENT)
     if batch.stream.merged.end is None:
         open_nodes &= batch.nodes.order >= stable
+    open_nodes |= _awaited(batch, progress)
     key = batch.nodes.key if batch.said.family_key is None else batch.said.family_key
     open_keys = np.zeros(len(key), dtype=bool)  # there are no more keys than payloads
     open_keys[key[open_nodes]] = True
     return np.flatnonzero(((batch.supporters.count > 0) | published) & open_keys[key])
+
+
+def _awaited(batch: DecidedBatch, progress: MergeProgress) -> np.ndarray:
+    """The payloads that are not published, and that attached feeds have of keys that may still turn out to be there."""
+    awaited: np.ndarray = batch.outcome.awaited[batch.nodes.key]
+    if awaited.any():
+        attached = [feed for feed, each in enumerate(progress.feeds) if each.attached]
+        awaited &= np.any(batch.nodes.ends[:, attached] != ABSENT, axis=1)
+    return awaited
+
+
+def _gaps(batch: DecidedBatch, progress: MergeProgress) -> list[BrokenGuarantee]:
+    """That the leader is declared complete, and lacks a row which another feed has for certain and this batch says."""
+    leader = progress.leader
+    if leader is None or not batch.outcome.gaps.any():
+        return []
+    said = batch.said
+    stated = np.flatnonzero(said.counts & ~said.withdraws)
+    shown = stated[batch.outcome.gaps[said.key[stated]]]
+    if not len(shown):
+        return []
+    first = int(shown[0])
+    find = Finder(batch.stream, said.rows, declared_properties(batch.stream))
+    return [find.lacking(leader, first, reached=progress.feeds[leader].stable)]
 
 
 def _counts(batch: DecidedBatch, after: MergeState, dropped: np.ndarray, progress: MergeProgress) -> MergeCounts:

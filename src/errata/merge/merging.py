@@ -38,7 +38,7 @@ def merge_batch(
     while True:
         step = merge_by(stream, algorithm, state, elements, progress)
         broken += step.broken
-        if not step.broken:
+        if not step.broken or algorithm not in ORDERED_ALGORITHMS:
             return replace(step, broken=tuple(broken))
         following = next_algorithm(stream, algorithm, broken).algorithm
         progress = without_broken(progress, step.broken)
@@ -49,9 +49,9 @@ def merge_batch(
 def merge_by(
     stream: Stream, algorithm: MergeAlgorithm, state: MergeState, elements: pa.Table, progress: MergeProgress
 ) -> MergeStep:
-    """Merge a batch, or one part of its keys, by this algorithm alone. If the step says that something is broken, it
-    has decided nothing: for a batch in parts, all of them are to be merged again by `next_algorithm` of what any of
-    them found, each with its `state_for` it, and `without_broken` progress."""
+    """Merge a batch, or one part of its keys, by this algorithm alone. If one of R0 to R2 says that something is
+    broken, it has decided nothing: for a batch in parts, all of them are to be merged again by `next_algorithm` of what
+    any of them found, each with its `state_for` it, and `without_broken` progress. R3 and R4 lose nothing by it."""
     if algorithm in ORDERED_ALGORITHMS:
         return merge_ordered(stream, algorithm, state, elements, progress)
     return merge_general(stream, state, elements, progress)

@@ -71,9 +71,14 @@ class Outcome:
     payloads: np.ndarray
     """How many payloads feeds have."""
     lacking: np.ndarray
-    """Whether the leader, which is complete, does not have it behind the stable point."""
+    """Whether the leader, which is complete, lacks it behind the stable point, and no other feed has it for certain."""
     filled: np.ndarray
     """Whether the stable point passes it with this batch, and the leader does not have it, but another feed."""
+    gaps: np.ndarray
+    """Whether the leader, which is complete, lacks it, and another feed has it for certain: its own stable point has
+    passed it, too."""
+    awaited: np.ndarray
+    """Whether it is not published behind the stable point, and may still turn out to be there."""
 
 
 def count_supporters(ends: np.ndarray, ranked: tuple[int, ...]) -> Supporters:
@@ -115,6 +120,8 @@ def decide(
         payloads=payloads,
         lacking=np.zeros(nodes.keys, dtype=bool),
         filled=np.zeros(nodes.keys, dtype=bool),
+        gaps=np.zeros(nodes.keys, dtype=bool),
+        awaited=np.zeros(nodes.keys, dtype=bool),
     )
     here = np.flatnonzero(chosen >= 0)
     passed = nodes.order[chosen[here]] < progress.stable
@@ -140,11 +147,15 @@ def _decide_passed(
     if leader is None or progress.feeds[leader].stable < progress.stable:
         stands = np.where(outcome.published[passed] >= 0, ranked, ABSENT)
         outcome.end[passed] = np.where(kept != ABSENT, kept, stands)
+        outcome.awaited[passed] = (outcome.end[passed] == ABSENT) & (ranked != ABSENT)
         return
     lacks = ~_has_key(nodes, leader, chosen)
     frozen = (lacks | (ranked == ABSENT)) & _frozen_before(nodes, outcome.published[passed], progress.before)
-    lacking = lacks & ~frozen & progress.feeds[leader].complete
+    complete = lacks & ~frozen & progress.feeds[leader].complete
+    lacking = complete & ~(complete.any() and _is_certain(nodes, progress, chosen))
     filled = lacks & ~frozen & ~lacking & (ranked != ABSENT)
+    outcome.gaps[passed] = complete & filled
+    outcome.awaited[passed] = lacking & (ranked != ABSENT)
     if policy.emit in WAITING:
         waits = (kept != ABSENT) & (kept >= progress.stable) & (ranked >= progress.stable)
         ranked = np.where(waits, kept, ranked)
@@ -154,6 +165,14 @@ def _decide_passed(
     outcome.end[passed] = np.where(lacking, ABSENT, ranked)
     outcome.lacking[passed] = lacking
     outcome.filled[passed] = filled & (nodes.order[chosen] >= progress.before)
+
+
+def _is_certain(nodes: NodeTable, progress: MergeProgress, chosen: np.ndarray) -> np.ndarray:
+    """Whether a feed that has the key of each of these payloads has come past it, and does not withdraw it any more."""
+    certain = np.zeros(len(chosen), dtype=bool)
+    for number, feed in enumerate(progress.feeds):
+        certain |= _has_key(nodes, number, chosen) & (nodes.order[chosen] < feed.stable)
+    return certain
 
 
 def _frozen_before(nodes: NodeTable, published: np.ndarray, before: int) -> np.ndarray:

@@ -129,6 +129,8 @@ class Archive:
     rows: dict[Key, Row] = field(default_factory=dict)
     refused: frozenset[int] = frozenset()
     """The elements of the last batch that contradict their own feed."""
+    gaps: frozenset[int] = frozenset()
+    """The feeds that turned out not to be complete in it."""
 
     def take(self, elements: Sequence[Said], standings: Standings, said: dict[int, int]) -> Counter[str]:
         batch = self.oracle.merge(elements, standings.advance(said))
@@ -136,7 +138,7 @@ class Archive:
         for key in batch.deleted:
             del self.rows[key]
         behind = [each for each in elements if each.pos in set(batch.behind)]
-        self.refused = frozenset(batch.refused)
+        self.refused, self.gaps = frozenset(batch.refused), frozenset(batch.gaps)
         counts = Counter({"refused": len(batch.refused)})
         bound = [each for each in behind if each.own_stable > each.values["at"]]
         for each in behind:
@@ -269,7 +271,8 @@ def compare_with_the_oracle(
         counts = archive.take(said, standings, dict(enumerate(feeds.stable)))
         refused = {each.feed for each in said if each.pos in archive.refused}
         standings.feeds = [
-            replace(each, suspect=each.suspect or feed in refused) for feed, each in enumerate(standings.feeds)
+            replace(each, suspect=each.suspect or feed in refused, complete=each.complete and feed not in archive.gaps)
+            for feed, each in enumerate(standings.feeds)
         ]
         check_counts(report, counts, len(said))
         assert published(house) == archive.rows

@@ -54,7 +54,7 @@ def feed_change(catalog: Catalog, of: MergeBasis, tally: FeedTally, batch: Batch
     leader = tally.progress.leader
     record = MergeRecord(
         step.algorithm,
-        of.choice.reason if not step.broken else _broken_reason(stream, of, step.broken, origin),
+        of.choice.reason if step.algorithm is of.choice.algorithm else _broken_reason(stream, of, step.broken, origin),
         tally.progress.stable,
         None if leader is None else stream.merged.feeds[leader].name,
     )

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +37,13 @@ from errata.archive.ingest.feed_files import (
     with_own_stable,
 )
 from errata.archive.ingest.merge_archive import keys_to_be_deleted
-from errata.archive.ingest.merge_basis import MergeBasis, attached_since, with_columns
+from errata.archive.ingest.merge_basis import (
+    MergeBasis,
+    attached_since,
+    properties_from_record,
+    properties_record,
+    with_columns,
+)
 from errata.archive.ingest.merge_stage import MergeOutcome, batch_progress, feed_numbers, merged_rows, of_batch
 from errata.archive.overlays import BucketSource, bucket_sources
 from errata.archive.schemas import SLOT, AppendContext, aside_row, pack_table, slot_row_schema, slot_rows, unpack_table
@@ -63,7 +70,7 @@ from errata.merge.outcome import (
     refused_schema,
 )
 from errata.merge.state import empty_state, forget_feeds, part_of_key, state_from_table, state_schema, state_to_table
-from errata.merge.step import BATCH, MergeCounts, MergeProgress, MergeStep
+from errata.merge.step import BATCH, BrokenGuarantee, MergeCounts, MergeProgress, MergeStep
 from errata.model.batch import FileSplit
 from errata.model.bucket import Groups, NewBucket, Role
 from errata.model.feed import MergeAlgorithm
@@ -235,7 +242,8 @@ def _merge_part(task: PartTask, said: Sequence[pa.Table], states: Sequence[pa.Ta
         table = earlier.get(name, getattr(step, name))
         if table.num_rows:
             yield from _aside(context, name, pack_table(table))
-    counts = asdict(step.counts) | {"rows": own.num_rows, "pending": pending.num_rows}
+    broken = [asdict(each) | {"left": properties_record(each.left)} for each in step.broken]
+    counts = asdict(step.counts) | {"rows": own.num_rows, "pending": pending.num_rows, "broken": broken}
     yield from _aside(context, COUNTS, json.dumps(counts).encode())
     if step.state.rows.num_rows:
         table = state_to_table(step.state, stream)
@@ -281,6 +289,7 @@ def _outcome(
             _by_feed(counted, "filled"),
             _by_feed(counted, "lacking"),
         ),
+        broken=_broken(counted),
     )
     state: list[NewBucket] = []
     for blob in found.get(STATE, []):
@@ -300,6 +309,14 @@ def _outcome(
 
 def _joined(found: Mapping[str, Sequence[bytes]], name: str, schema: pa.Schema) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), *(unpack_table(blob).cast(schema) for blob in found.get(name, ()))])
+
+
+def _broken(counted: Iterable[Mapping[str, Sequence[Mapping[str, Any]]]]) -> list[BrokenGuarantee]:
+    """What feeds break in some part, each once: as the first element shows."""
+    first: dict[int, Mapping[str, Any]] = {}
+    for each in sorted((each for part in counted for each in part["broken"]), key=lambda each: int(each["pos"])):
+        first.setdefault(each["feed"], each)
+    return [BrokenGuarantee(**{**each, "left": properties_from_record(each["left"])}) for each in first.values()]
 
 
 def _by_feed(counted: Sequence[Mapping[str, Mapping[str, int]]], name: str) -> dict[int, int]:
