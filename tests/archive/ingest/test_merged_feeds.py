@@ -87,6 +87,17 @@ def test_gaps_are_filled_late_from_the_archive_on(a_house: Builder) -> None:
     assert said == {"a": ("1", True), "b": ("7", False)}
 
 
+def test_what_waits_to_be_applied_counts_for_late_feeds(a_house: Builder) -> None:
+    house = a_house(quotes())
+    say(house, "a", row(1), row(2))
+    say(house, "a", {"_op": "adjust", "who": "x", "at": 1, "until": 5}, stable(7))
+    report = say(house, "b", row(1, until=5), row(1, until=5, who="y"))
+    assert (report.counts.dropped, report.counts.pending) == (1, 1), "the end that waits is what is there"
+    stream_id = streams.stream_state(house.catalog, "quotes").stream_id
+    assert feeds.disagreements_of(house.catalog, stream_id) == []
+    assert rows(house) == [("x", 1, 1.0, 5), ("y", 1, 1.0, 5), ("x", 2, 1.0, None)]
+
+
 def test_feeds_that_disagree_are_recorded_and_agree_again(a_house: Builder) -> None:
     house = a_house(quotes(end=None))
     say(house, "a", row(1, price=1.0))

@@ -1,11 +1,13 @@
 """Rows of the archive as they will be once the revisions that wait are applied: what a merge compares late rows with.
 
-Only whole rows are looked at: insertions, deletions, and replacements that give every column, as a merge makes them.
-The last one about a key counts; but of insertions the first, since a later one finds its key taken.
+A revision that gives its key is looked at. Of each column the last value since the row was there counts: a replacement
+may give some columns only, as a merge does where the end of a row alone has changed. An insertion of a key that is
+taken is refused when it is applied, and does not count.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -16,7 +18,7 @@ from errata.archive.bucket_files import POS
 from errata.archive.bucket_writer import order_values
 from errata.archive.overlays import BucketSource, Overlays, bucket_sources, read_overlays
 from errata.archive.schemas import BATCH, GIVEN, OPERATION, conform
-from errata.archive.tables import is_in_sorted, key_numbers, latest_indexes, match_rows
+from errata.archive.tables import is_in_sorted, key_numbers, match_rows
 from errata.catalog import buckets
 from errata.catalog.database import Catalog
 from errata.catalog.streams import StreamState
@@ -44,35 +46,80 @@ def _as_applied(stream: Stream, rows: pa.Table, waiting: pa.Table) -> pa.Table:
     """These rows with these pending revisions, which are in the order of their numbers."""
     if not waiting.num_rows:
         return rows
-    key = list(stream.key)
-    numbers = key_numbers(waiting.select(key))
-    inserts = pc.equal(waiting[OPERATION], Op.INSERT.value).to_numpy()
-    changed = np.unique(numbers[~inserts])
-    found = np.unique(match_rows(waiting.select(key), rows.select(key), key)[0])
-    there = np.zeros(waiting.num_rows, dtype=bool)
-    there[found] = True
-    # Of keys that are only inserted the first row counts, unless the archive has one; of others the last revision.
-    sequence = np.arange(waiting.num_rows)
-    only = ~np.isin(numbers, changed)
-    first = np.zeros(waiting.num_rows, dtype=bool)
-    first[np.unique(numbers, return_index=True)[1]] = True
-    last = np.zeros(waiting.num_rows, dtype=bool)
-    last[latest_indexes(numbers, sequence)] = True
-    stands = (only & first & ~there) | (~only & last & pc.not_equal(waiting[OPERATION], Op.DELETE.value).to_numpy())
-    gone = waiting.filter(pa.array(~only))
-    masked = np.zeros(rows.num_rows, dtype=bool)
-    masked[np.unique(match_rows(rows.select(key), gone.select(key), key)[0])] = True
-    return pa.concat_tables(
-        [rows.filter(pa.array(~masked)), waiting.filter(pa.array(stands)).select(rows.column_names)]
-    )
+    key, names = list(stream.key), rows.column_names
+    touched = np.zeros(rows.num_rows, dtype=bool)
+    touched[np.unique(match_rows(rows.select(key), waiting.select(key), key)[0])] = True
+    there = rows.filter(pa.array(touched))
+    events = pa.concat_tables([there, waiting.select(names)])
+    chain = _Chain.of(key_numbers(events.select(key)), there.num_rows, waiting[OPERATION])
+    standing = chain.standing
+    told = waiting[GIVEN].fill_null("")
+    given = {text: set(text.split(",")) for text in pc.unique(told).to_pylist()}
+    texts = told.to_numpy(zero_copy_only=False)
+    columns = []
+    for name in names:
+        gives = np.ones(events.num_rows, dtype=bool)
+        if name in stream.names:
+            gives[there.num_rows :] = np.isin(texts, [text for text, some in given.items() if name in some])
+        columns.append(events[name].take(pa.array(chain.latest(gives | chain.begins)[standing])))
+    applied = pa.table(columns, schema=rows.schema)
+    return pa.concat_tables([rows.filter(pa.array(~touched)), applied])
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """Rows that are there, and then revisions, in their order."""
+
+    numbers: np.ndarray
+    """The number of each one's key."""
+    begins: np.ndarray
+    """Which bring a row: those that are there, and insertions of keys that are not taken."""
+    counts: np.ndarray
+    """Which say a value of the row that is there in the end, if one is: not what comes before a later deletion of the
+    key, nor what is refused when it is applied."""
+    standing: np.ndarray
+    """For each key, in order of the numbers, whether a row is there in the end."""
+
+    @classmethod
+    def of(cls, numbers: np.ndarray, there: int, operations: pa.ChunkedArray) -> _Chain:
+        brings, deletes = np.ones(len(numbers), dtype=bool), np.zeros(len(numbers), dtype=bool)
+        brings[there:] = pc.equal(operations, Op.INSERT.value).to_numpy()
+        deletes[there:] = pc.equal(operations, Op.DELETE.value).to_numpy()
+        order = np.lexsort((np.arange(len(numbers)), numbers))
+        turns = order[(brings | deletes)[order]]
+        follows = np.zeros(len(turns), dtype=bool)
+        follows[1:] = numbers[turns][1:] == numbers[turns][:-1]
+        taken = np.zeros(len(turns), dtype=bool)
+        taken[1:] = follows[1:] & brings[turns][:-1]
+        begins = np.zeros(len(numbers), dtype=bool)
+        begins[turns] = brings[turns] & ~taken
+        keys = int(numbers.max()) + 1
+        last_deletion = np.full(keys, -1)
+        gone = np.flatnonzero(deletes)
+        last_deletion[numbers[gone]] = gone
+        standing = np.zeros(keys, dtype=bool)
+        ends = np.append(~follows[1:], True) if len(turns) else follows
+        standing[numbers[turns][ends]] = brings[turns][ends]
+        refused = brings & ~begins
+        counts = (np.arange(len(numbers)) > last_deletion[numbers]) & ~refused
+        return cls(numbers, begins, counts, standing)
+
+    def latest(self, gives: np.ndarray) -> np.ndarray:
+        """For each key the last of these that counts; -1 if none does."""
+        found = np.full(len(self.standing), -1)
+        some = np.flatnonzero(gives & self.counts)
+        found[self.numbers[some]] = some
+        return found
 
 
 def _pending_rows(catalog: Catalog, warehouse: Warehouse, stood: StreamState) -> pa.Table:
-    """The pending revisions of whole rows in the order of their numbers, with `_op`, `_batch` and `_pos`."""
+    """The pending revisions of rows that are named by their key, in the order of their numbers, with `_op`, `_given`,
+    `_batch` and `_pos`."""
     stream = stood.stream
     schema = pa.schema(
         [
             pa.field(OPERATION, pa.string()),
+            pa.field(GIVEN, pa.string()),
             *arrow_schema(stream),
             pa.field(BATCH, pa.int64()),
             pa.field(POS, pa.int64()),
@@ -83,12 +130,13 @@ def _pending_rows(catalog: Catalog, warehouse: Warehouse, stood: StreamState) ->
         pending = buckets.visible_buckets(catalog, stood.stream_id, stood.changed_in, role=Role.PENDING)
         for source in bucket_sources(catalog, sorted(pending, key=lambda each: each.revision_first or 0)):
             rows = source.read(warehouse)
-            whole = pc.or_(
-                pc.not_equal(rows[OPERATION], Op.REPLACE.value), pc.equal(rows[GIVEN], ",".join(stream.names))
-            )
             rows = rows.append_column(BATCH, pa.repeat(pa.scalar(source.bucket.batch_no, pa.int64()), rows.num_rows))
-            tables.append(conform(rows.filter(whole), schema))
-    return pa.concat_tables(tables).combine_chunks()
+            tables.append(conform(rows, schema))
+    found = pa.concat_tables(tables).combine_chunks()
+    named = np.ones(found.num_rows, dtype=bool)
+    for name in stream.key:
+        named &= found[name].is_valid().to_numpy()
+    return found if named.all() else found.filter(pa.array(named))
 
 
 def keys_to_be_deleted(catalog: Catalog, warehouse: Warehouse, stood: StreamState) -> pa.Table:
