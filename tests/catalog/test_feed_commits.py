@@ -51,20 +51,27 @@ def merged(catalog: Catalog, ticks: Stream) -> Stream:
     return stream
 
 
+def attached_again(catalog: Catalog, feed: FeedState, joins_at: int) -> FeedState:
+    """A feed that the newest commit has attached again."""
+    begun = replace(feed, joins_at=joins_at, stable=LOWEST, top_order=LOWEST, top_rows=0)
+    return replace(begun, attached_in=commits.newest_commit(catalog))
+
+
 def test_a_feed_is_detached_and_attached_where_the_merged_stream_is(catalog: Catalog, merged: Stream) -> None:
     first = detach_feed(catalog, merged.name, "a", CAUSE)
     assert first == commits.newest_commit(catalog) == streams.stream_state(catalog, merged.name).changed_in
     assert standing(catalog, merged.name)[0] == replace(KNOWN, attached=False)
     assert attach_feed(catalog, merged.name, "a", CAUSE) == commits.newest_commit(catalog)
-    assert standing(catalog, merged.name)[0] == replace(KNOWN, joins_at=60, stable=LOWEST, top_order=LOWEST, top_rows=0)
+    assert standing(catalog, merged.name)[0] == attached_again(catalog, KNOWN, 60)
 
 
 def test_a_feed_that_has_everything_from_a_place_on_is_attached_there(catalog: Catalog, merged: Stream) -> None:
     detach_feed(catalog, merged.name, "b", CAUSE)
     attach_feed(catalog, merged.name, "b", CAUSE, starts_at=90)
-    assert standing(catalog, merged.name)[1] == FeedState("b", 1, joins_at=90, broken=[])
+    again = attached_again(catalog, FeedState("b", 1, broken=[]), 90)
+    assert standing(catalog, merged.name)[1] == again
     attach_feed(catalog, merged.name, "b", CAUSE, starts_at=95)
-    assert standing(catalog, merged.name)[1] == FeedState("b", 1, joins_at=95, broken=[])
+    assert standing(catalog, merged.name)[1] == replace(again, joins_at=95), "it goes on from where it was"
 
 
 def test_a_suspect_is_trusted_again_and_keeps_what_it_has_said(catalog: Catalog, merged: Stream) -> None:
@@ -112,7 +119,7 @@ def test_a_declaration_attaches_what_is_added_and_detaches_what_is_removed(catal
     known = {each.name: each for each in feeds_of(catalog, streams.stream_state(catalog, merged.name).stream_id)}
     assert known["a"] == replace(KNOWN, attached=False)
     declare(catalog, merged)
-    assert standing(catalog, merged.name)[0] == replace(KNOWN, joins_at=60, stable=LOWEST, top_order=LOWEST, top_rows=0)
+    assert standing(catalog, merged.name)[0] == attached_again(catalog, KNOWN, 60)
     known = {each.name: each for each in feeds_of(catalog, streams.stream_state(catalog, merged.name).stream_id)}
     assert (known["c"].attached, "d" in known) == (False, False)  # nothing was known of d
 

@@ -72,7 +72,7 @@ def trust_feed(catalog: Catalog, name: str, feed: str, cause: Cause) -> int | No
 def attached_feed(found: FeedState, joins_at: int) -> FeedState:
     """A feed that is attached, or comes back, and has everything from a place on."""
     begun = replace(found, attached=True, joins_at=joins_at, stable=LOWEST, top_order=LOWEST, top_rows=0)
-    return replace(begun, attached_in=THIS_COMMIT)
+    return begun if found.attached else replace(begun, attached_in=THIS_COMMIT)
 
 
 def check_attached_feed(state: FeedState, stream: Stream) -> None:
