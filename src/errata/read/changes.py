@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from errata.answer.progress import no_results_error, resolve_query, result_horizon
-from errata.archive.changelog import changelog_segments
+from errata.archive.changelog import CHUNK_RECORDS, changelog_segments
 from errata.archive.result_changes import ChangeRange, changes_frame
 from errata.catalog import commits, pins
 from errata.catalog.database import Catalog
@@ -76,7 +76,10 @@ class ChangelogReader:
         # Pin the oldest commit that is read, so that what later commits removed stays, too.
         with pins.hold_pin(catalog, max(after, 1), f"changes of {self.query}"), query_errors_in_words():
             after = self._whole(after)
-            for stretch in changelog_segments(catalog, self.query, after, newest, restated=self.read_up_to is None):
+            restated = self.read_up_to is None
+            for stretch in changelog_segments(
+                catalog, self.query, after, newest, restated=restated, most=CHUNK_RECORDS
+            ):
                 yield ChangelogChunk(self._read(stretch), stretch.of.shape)
         there = archive_history(catalog, self.query)
         self.ended = bool(there) and there[-1][1] is not None and (there[-1][1] or 0) <= newest

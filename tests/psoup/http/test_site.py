@@ -134,7 +134,9 @@ def test_who_follows_and_resumes_anywhere_has_the_answer(served: ServedHistory, 
     held: Counter[str] = Counter()
     stored: int | None = None
     told: list[int] = []
-    for _ in range(12):
+    for number in range(100):
+        if number >= 12 and len(told) > 3:
+            break  # now and then the answer changes rarely
         for _ in range(chance.randrange(1, 4)):
             served.step()
         follower = AnswerFollower(history, stored)
