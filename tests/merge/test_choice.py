@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from errata.merge.choice import choose_algorithm, declared_properties, next_algorithm, what_either_guarantees
+from errata.merge.choice import choose_algorithm, declared_properties, next_algorithm
 from errata.merge.step import BrokenGuarantee
-from errata.model.feed import EmitPolicy, FeedOrder, FeedProperties, MergeAlgorithm, MergePolicy
+from errata.model.feed import EmitPolicy, FeedOrder, FeedProperties, MergeAlgorithm, MergePolicy, what_either_guarantees
 from fixtures.merges import ORDERS, POINTS, merged_stream, stream_of
 
 STRICT = FeedProperties(FeedOrder.STRICT, ties_fixed=False, adjusts=False, complete=True)

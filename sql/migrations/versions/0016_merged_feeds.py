@@ -26,7 +26,6 @@ def upgrade() -> None:
         sa.Column("suspect_in", sa.BigInteger()),
         sa.Column("last_commit", sa.BigInteger()),
         sa.Column("attached_in", sa.BigInteger()),
-        sa.Column("wanted_from", sa.BigInteger()),
         sa.Column("broken", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("stream_id", "name", name=op.f("pk_feeds")),
         sa.ForeignKeyConstraint(["stream_id"], ["streams.stream_id"], name=op.f("fk_feeds_stream_id")),

@@ -27,7 +27,6 @@ feeds = Table(
     Column("suspect_in", BigInteger),
     Column("last_commit", BigInteger),
     Column("attached_in", BigInteger),
-    Column("wanted_from", BigInteger),
     Column("broken", JSON, nullable=False),
 )
 """A feed of a stream and where it stands now. `stable`, `joins_at` and `top_order` are places; the least one of 64 bits

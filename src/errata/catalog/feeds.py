@@ -59,8 +59,6 @@ class FeedState:
     """The last commit that took in something of it."""
     attached_in: int | None = None
     """The commit in which it was attached again: what it had said before is forgotten, since it may say it anew."""
-    wanted_from: int | None = None
-    """What it says before this place matters to nobody any more (feedback)."""
     broken: Sequence[Mapping[str, Any]] = ()
     """Guarantees that it has broken: `guarantee`, `what`, `file` and `line`."""
 

@@ -56,7 +56,6 @@ FEED_FIELDS = (
     TableField("overruled", "overruled", right=True),
     TableField("landed", "landed", right=True),
     TableField("joins_at", "joins at"),
-    TableField("wanted_from", "wanted from"),
     TableField("guarantees", "guarantees", fold=True),
     TableField("commit", "commit"),
     TableField("suspect", "suspect"),
@@ -66,7 +65,7 @@ FEED_FIELDS = (
 PROGRAM_FIELDS = {"commit", "suspect", "suspect_in", "broken"}
 """Columns for programs only; a person is told in words below the table."""
 
-QUIET_FIELDS = {"missing", "late", "refused", "overruled", "landed", "joins_at", "wanted_from"}
+QUIET_FIELDS = {"missing", "late", "refused", "overruled", "landed", "joins_at"}
 """Columns that a person is shown only when they say something."""
 
 DISAGREEMENT_FIELDS = (
@@ -138,7 +137,6 @@ def feed_record(of: MergeStatus, each: FeedStatus) -> TableRecord:
         "overruled": each.overruled,
         "landed": each.landed,
         "joins_at": _place_text(state.joins_at, timed),
-        "wanted_from": None if state.wanted_from is None else event_time_text(state.wanted_from, timed),
         "guarantees": guarantee_words(each.guarantees),
         "commit": state.last_commit,
         "suspect": state.suspect_reason,
@@ -166,7 +164,6 @@ def feed_row(of: MergeStatus, each: FeedStatus) -> TableRecord:
         "overruled": each.overruled or "",
         "landed": "" if each.landed is None else each.landed,
         "joins_at": event_time_short(state.joins_at, timed) if joining else "",
-        "wanted_from": event_time_short(state.wanted_from, timed),
         "guarantees": ", ".join(guarantee_words(each.guarantees)),
     }
 

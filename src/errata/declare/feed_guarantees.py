@@ -13,7 +13,7 @@ from dataclasses import replace
 from errata.declare.query_feeds import query_feeds
 from errata.language.feed_properties import derive_feed_properties
 from errata.language.plan import Plan
-from errata.model.feed import EmitPolicy, FeedOrder, FeedProperties
+from errata.model.feed import EmitPolicy, FeedOrder, FeedProperties, what_all_guarantee
 from errata.model.stream import RevisionPolicy, Stream
 
 
@@ -39,14 +39,7 @@ def stream_guarantees(stream: Stream) -> FeedProperties:
         if stream.on_revision is RevisionPolicy.IGNORE:
             return FeedProperties(FeedOrder.ORDERED, adjusts=False, complete=True)
         return FeedProperties()
-    given = [feed.properties for feed in stream.merged.feeds]
-    strength = list(FeedOrder)
-    least = FeedProperties(
-        max((each.order for each in given), key=strength.index),
-        ties_fixed=all(each.ties_fixed for each in given),
-        adjusts=any(each.adjusts for each in given),
-        complete=all(each.complete for each in given),
-    )
+    least = what_all_guarantee(feed.properties for feed in stream.merged.feeds)
     plain = stream.merged.policy.emit is EmitPolicy.FIRST and stream.merged.occurrence is None
     is_firm = least.complete and not least.adjusts and least.order is not FeedOrder.NONE and stream.key_has_order
     return least if plain and is_firm else FeedProperties()

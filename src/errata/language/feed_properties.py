@@ -36,7 +36,7 @@ from errata.language.nodes import (
 )
 from errata.language.patterns import update_pattern
 from errata.language.plan import Plan, PlanError
-from errata.model.feed import FeedOrder, FeedProperties
+from errata.model.feed import FeedOrder, FeedProperties, what_all_guarantee
 from errata.model.results import UpdatePattern
 
 Guarantees = Mapping[str, FeedProperties]
@@ -108,32 +108,21 @@ def _(plan: Distinct | SlidingRows, streams: Guarantees) -> FeedProperties:
 @_node_properties.register(Intersect)
 def _(plan: Join | Intersect, streams: Guarantees) -> FeedProperties:
     # A pair begins with its later row; which of several pairs comes first depends on which side does.
-    return _loosened(_least([_node_properties(each, streams) for each in plan.inputs]))
+    return _loosened(what_all_guarantee(_node_properties(each, streams) for each in plan.inputs))
 
 
 @_node_properties.register(Negation)
 def _(plan: Negation, streams: Guarantees) -> FeedProperties:
     # A row of the right ends rows of the left, and begins earlier ones again when it goes.
-    least = _least([_node_properties(each, streams) for each in plan.inputs])
+    least = what_all_guarantee(_node_properties(each, streams) for each in plan.inputs)
     return replace(least, order=FeedOrder.NONE, ties_fixed=False, adjusts=True)
 
 
 @_node_properties.register
 def _(plan: Union, streams: Guarantees) -> FeedProperties:
     # Each branch is ordered by itself; how branches come together depends on which is faster.
-    least = _least([_node_properties(each, streams) for each in plan.branches])
+    least = what_all_guarantee(_node_properties(each, streams) for each in plan.branches)
     return replace(least, order=FeedOrder.NONE, ties_fixed=False)
-
-
-def _least(some: list[FeedProperties]) -> FeedProperties:
-    """Only what all of them guarantee."""
-    strength = list(FeedOrder)
-    return FeedProperties(
-        order=max((each.order for each in some), key=strength.index),
-        ties_fixed=all(each.ties_fixed for each in some),
-        adjusts=any(each.adjusts for each in some),
-        complete=all(each.complete for each in some),
-    )
 
 
 def _loosened(properties: FeedProperties, *, strict: bool = False) -> FeedProperties:

@@ -16,10 +16,17 @@ fills another one's gap, an adjustment, a row that waits for the leader.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from errata.merge.step import BrokenGuarantee
-from errata.model.feed import EmitPolicy, FeedOrder, FeedProperties, MergeAlgorithm
+from errata.model.feed import (
+    EmitPolicy,
+    FeedOrder,
+    FeedProperties,
+    MergeAlgorithm,
+    what_all_guarantee,
+    what_either_guarantees,
+)
 from errata.model.stream import Stream
 
 ORDERED_ALGORITHMS = (MergeAlgorithm.R0, MergeAlgorithm.R1, MergeAlgorithm.R2)
@@ -44,17 +51,6 @@ def declared_properties(stream: Stream, derived: Mapping[str, FeedProperties] | 
         what_either_guarantees(feed.properties, known[feed.name]) if feed.name in known else feed.properties
         for feed in stream.merged.feeds
     ]
-
-
-def what_either_guarantees(one: FeedProperties, other: FeedProperties) -> FeedProperties:
-    """All that either says: a guarantee holds for whatever reason."""
-    strength = list(FeedOrder)
-    return FeedProperties(
-        order=min(one.order, other.order, key=strength.index),
-        ties_fixed=one.ties_fixed or other.ties_fixed,
-        adjusts=one.adjusts and other.adjusts,
-        complete=one.complete or other.complete,
-    )
 
 
 def choose_algorithm(stream: Stream, properties: Sequence[FeedProperties] | None = None) -> AlgorithmChoice:
@@ -103,7 +99,7 @@ def next_algorithm(stream: Stream, algorithm: MergeAlgorithm, broken: Sequence[B
     """The cheapest algorithm above this one that does without what is broken."""
     given = declared_properties(stream)
     for each in broken:
-        given[each.feed] = what_both_guarantee(given[each.feed], each.left)
+        given[each.feed] = what_all_guarantee([given[each.feed], each.left])
     chosen = choose_algorithm(stream, given).algorithm
     ranks = list(MergeAlgorithm)
     above = [each for each in ranks if ranks.index(each) > ranks.index(algorithm)] or [algorithm]
@@ -111,16 +107,4 @@ def next_algorithm(stream: Stream, algorithm: MergeAlgorithm, broken: Sequence[B
     return AlgorithmChoice(
         max(above[0], chosen, key=ranks.index),
         f"feed {stream.merged.feeds[first.feed].name} broke `{first.guarantee}`: {first.what}",
-    )
-
-
-def what_both_guarantee(one: FeedProperties, other: FeedProperties) -> FeedProperties:
-    """Only what both say."""
-    strength = list(FeedOrder)
-    return replace(
-        one,
-        order=max(one.order, other.order, key=strength.index),
-        ties_fixed=one.ties_fixed and other.ties_fixed,
-        adjusts=one.adjusts or other.adjusts,
-        complete=one.complete and other.complete,
     )

@@ -182,15 +182,11 @@ def _counts(batch: DecidedBatch, after: MergeState, dropped: np.ndarray, progres
     feeds = batch.nodes.ends.shape[1]
     repeats = _repeats(batch) | dropped
     outcome, leader = batch.outcome, progress.leader
-    filled = lacking = 0
-    if leader is not None:
-        filled = int(np.count_nonzero(outcome.filled))
-        lacking = int(np.count_nonzero(outcome.lacking & (outcome.published >= 0)))
+    filled = 0 if leader is None else int(np.count_nonzero(outcome.filled))
     return MergeCounts(
         repeats=outputs.merged_counts(np.bincount(batch.said.feed[repeats], minlength=feeds)),
         held=int(np.count_nonzero(after.published == ABSENT)) - int(np.count_nonzero(batch.state.published == ABSENT)),
         filled={leader: filled} if leader is not None and filled else {},
-        lacking={leader: lacking} if leader is not None and lacking else {},
     )
 
 

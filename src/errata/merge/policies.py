@@ -70,8 +70,6 @@ class Outcome:
     """The end at which the merged stream should have it; ABSENT if it should not have the key."""
     payloads: np.ndarray
     """How many payloads feeds have."""
-    lacking: np.ndarray
-    """Whether the leader, which is complete, lacks it behind the stable point, and no other feed has it for certain."""
     filled: np.ndarray
     """Whether the stable point passes it with this batch, and the leader does not have it, but another feed."""
     gaps: np.ndarray
@@ -118,7 +116,6 @@ def decide(
         published=published,
         end=np.full(nodes.keys, ABSENT, dtype=np.int64),
         payloads=payloads,
-        lacking=np.zeros(nodes.keys, dtype=bool),
         filled=np.zeros(nodes.keys, dtype=bool),
         gaps=np.zeros(nodes.keys, dtype=bool),
         awaited=np.zeros(nodes.keys, dtype=bool),
@@ -163,7 +160,6 @@ def _decide_passed(
     outcome.wanted[stays] = outcome.published[stays]
     ranked[frozen] = nodes.published[outcome.published[stays]]
     outcome.end[passed] = np.where(lacking, ABSENT, ranked)
-    outcome.lacking[passed] = lacking
     outcome.filled[passed] = filled & (nodes.order[chosen] >= progress.before)
 
 

@@ -105,8 +105,6 @@ class MergeCounts:
     """Rows that are remembered and not published yet, more than before the batch; negative if fewer."""
     filled: Mapping[int, int] = field(default_factory=dict)
     """Rows that a feed lacked when its stable point passed them, and that another feed had: gaps that were filled."""
-    lacking: Mapping[int, int] = field(default_factory=dict)
-    """Rows withdrawn since the leader, which is complete, does not have them."""
 
 
 @dataclass(frozen=True, slots=True)

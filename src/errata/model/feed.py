@@ -8,6 +8,7 @@ merges it: the more the feeds guarantee, the less the merge has to remember. The
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -123,6 +124,28 @@ class FeedProperties:
     """It has no gaps: a row that it lacks behind its stable point does not exist."""
 
 
+def what_all_guarantee(some: Iterable[FeedProperties]) -> FeedProperties:
+    """Only what each of these says; there is at least one."""
+    known, strength = list(some), list(FeedOrder)
+    return FeedProperties(
+        order=max((each.order for each in known), key=strength.index),
+        ties_fixed=all(each.ties_fixed for each in known),
+        adjusts=any(each.adjusts for each in known),
+        complete=all(each.complete for each in known),
+    )
+
+
+def what_either_guarantees(one: FeedProperties, other: FeedProperties) -> FeedProperties:
+    """All that either says: a guarantee holds for whatever reason."""
+    strength = list(FeedOrder)
+    return FeedProperties(
+        order=min(one.order, other.order, key=strength.index),
+        ties_fixed=one.ties_fixed or other.ties_fixed,
+        adjusts=one.adjusts and other.adjusts,
+        complete=one.complete or other.complete,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Feed:
     """The declaration of one feed."""
@@ -228,15 +251,16 @@ def _feed_to_record(feed: Feed) -> dict[str, Any]:
         "name": feed.name,
         "landing": landing_to_record(feed.landing),
         "query": feed.query,
-        **_properties_to_record(feed.properties),
+        **properties_to_record(feed.properties),
         "stable": feed.stable.value,
         "joins_at": feed.joins_at,
         **({"feedback": True} if feed.feedback else {}),
-        **({} if feed.derived is None else {"derived": _properties_to_record(feed.derived)}),
+        **({} if feed.derived is None else {"derived": properties_to_record(feed.derived)}),
     }
 
 
-def _properties_to_record(properties: FeedProperties) -> dict[str, Any]:
+def properties_to_record(properties: FeedProperties) -> dict[str, Any]:
+    """What a feed guarantees as a JSON object, which `properties_from_record` reads."""
     return {
         "order": properties.order.value,
         "ties_fixed": properties.ties_fixed,
@@ -245,7 +269,7 @@ def _properties_to_record(properties: FeedProperties) -> dict[str, Any]:
     }
 
 
-def _properties_from_record(record: dict[str, Any]) -> FeedProperties:
+def properties_from_record(record: dict[str, Any]) -> FeedProperties:
     return FeedProperties(FeedOrder(record["order"]), record["ties_fixed"], record["adjusts"], record["complete"])
 
 
@@ -269,9 +293,9 @@ def _feed_from_record(record: dict[str, Any]) -> Feed:
         record["name"],
         landing_from_record(record["landing"]),
         record["query"],
-        _properties_from_record(record),
+        properties_from_record(record),
         StableRule(record["stable"]),
         record["joins_at"],
         record.get("feedback", False),
-        _properties_from_record(record["derived"]) if "derived" in record else None,
+        properties_from_record(record["derived"]) if "derived" in record else None,
     )

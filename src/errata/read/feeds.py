@@ -21,9 +21,9 @@ from errata.catalog.streams import StreamState
 from errata.declare.site import Site
 from errata.errors import ErrataError, count_text, unknown_name_error
 from errata.intake.files import list_landed
-from errata.merge.choice import AlgorithmChoice, choose_algorithm, what_either_guarantees
+from errata.merge.choice import AlgorithmChoice, choose_algorithm
 from errata.model.commit import Commit
-from errata.model.feed import Feed, FeedProperties
+from errata.model.feed import Feed, FeedProperties, what_either_guarantees
 from errata.model.stream import Stream
 from errata.model.time import LOWEST, format_instant
 from errata.read.row_keys import key_table, key_texts

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from errata.archive.bucket_files import POS
 from errata.archive.bucket_writer import order_values
-from errata.archive.ingest.merge_basis import MergeBasis, properties_record
+from errata.archive.ingest.merge_basis import MergeBasis
 from errata.archive.ingest.merge_behind import ARCHIVE, BehindRows
 from errata.archive.schemas import BATCH
 from errata.archive.tables import key_numbers
@@ -25,7 +25,7 @@ from errata.merge.choice import next_algorithm
 from errata.merge.elements import FEED
 from errata.merge.step import CHOSEN, REASON, BrokenGuarantee, FeedTop, MergeProgress, MergeStep
 from errata.model.batch import Batch
-from errata.model.feed import DisagreementPolicy
+from errata.model.feed import DisagreementPolicy, properties_to_record
 from errata.model.stream import Stream
 
 ARCHIVED = "archived"
@@ -105,9 +105,9 @@ def _broken_records(
     for each in broken:
         if each.feed == number:
             file, line = origin.line_of(each.pos)
-            declared = properties_record(stream.merged.feeds[number].properties)
+            declared = properties_to_record(stream.merged.feeds[number].properties)
             told = {"guarantee": each.guarantee, "what": each.what, "file": file, "line": line}
-            found.append(told | {"declared": declared, "left": properties_record(each.left)})
+            found.append(told | {"declared": declared, "left": properties_to_record(each.left)})
     return found
 
 

@@ -20,11 +20,17 @@ from errata.catalog.feeds import FeedState, MergeRecord
 from errata.catalog.streams import StreamState
 from errata.catalog.transaction import BasisConflict
 from errata.declare.warehouse import Warehouse
-from errata.merge.choice import AlgorithmChoice, choose_algorithm, declared_properties, what_both_guarantee
+from errata.merge.choice import AlgorithmChoice, choose_algorithm, declared_properties
 from errata.merge.state import empty_state, forget_feeds, state_from_rows, state_from_table, state_schema
 from errata.merge.step import FeedTop, MergeState
 from errata.model.bucket import Bucket, Role
-from errata.model.feed import FeedOrder, FeedProperties, MergeAlgorithm
+from errata.model.feed import (
+    FeedProperties,
+    MergeAlgorithm,
+    properties_from_record,
+    properties_to_record,
+    what_all_guarantee,
+)
 from errata.model.stream import Stream
 from errata.model.time import LOWEST
 
@@ -94,24 +100,9 @@ def standing_properties(stream: Stream, standing: Sequence[FeedState]) -> list[F
     given = declared_properties(stream)
     for number, each in enumerate(standing):
         for broken in each.broken:
-            if broken["declared"] == properties_record(stream.merged.feeds[number].properties):
-                given[number] = what_both_guarantee(given[number], properties_from_record(broken["left"]))
+            if broken["declared"] == properties_to_record(stream.merged.feeds[number].properties):
+                given[number] = what_all_guarantee([given[number], properties_from_record(broken["left"])])
     return given
-
-
-def properties_record(properties: FeedProperties) -> dict[str, object]:
-    """What a feed guarantees as a JSON object."""
-    return {
-        "order": properties.order.value,
-        "ties_fixed": properties.ties_fixed,
-        "adjusts": properties.adjusts,
-        "complete": properties.complete,
-    }
-
-
-def properties_from_record(record: Mapping[str, object]) -> FeedProperties:
-    flags = {name: bool(record[name]) for name in ("ties_fixed", "adjusts", "complete")}
-    return FeedProperties(order=FeedOrder(str(record["order"])), **flags)
 
 
 def _read_state(

@@ -40,8 +40,6 @@ from errata.archive.ingest.merge_archive import keys_to_be_deleted
 from errata.archive.ingest.merge_basis import (
     MergeBasis,
     attached_since,
-    properties_from_record,
-    properties_record,
     with_columns,
 )
 from errata.archive.ingest.merge_stage import MergeOutcome, batch_progress, feed_numbers, merged_rows, of_batch
@@ -73,7 +71,7 @@ from errata.merge.state import empty_state, forget_feeds, part_of_key, state_fro
 from errata.merge.step import BATCH, BrokenGuarantee, MergeCounts, MergeProgress, MergeStep
 from errata.model.batch import FileSplit
 from errata.model.bucket import Groups, NewBucket, Role
-from errata.model.feed import MergeAlgorithm
+from errata.model.feed import MergeAlgorithm, properties_from_record, properties_to_record
 
 PART, WHAT, BLOB = "_part", "_what", "_blob"
 
@@ -242,7 +240,7 @@ def _merge_part(task: PartTask, said: Sequence[pa.Table], states: Sequence[pa.Ta
         table = earlier.get(name, getattr(step, name))
         if table.num_rows:
             yield from _aside(context, name, pack_table(table))
-    broken = [asdict(each) | {"left": properties_record(each.left)} for each in step.broken]
+    broken = [asdict(each) | {"left": properties_to_record(each.left)} for each in step.broken]
     counts = asdict(step.counts) | {"rows": own.num_rows, "pending": pending.num_rows, "broken": broken}
     yield from _aside(context, COUNTS, json.dumps(counts).encode())
     if step.state.rows.num_rows:
@@ -287,7 +285,6 @@ def _outcome(
             _by_feed(counted, "repeats"),
             sum(each["held"] for each in counted),
             _by_feed(counted, "filled"),
-            _by_feed(counted, "lacking"),
         ),
         broken=_broken(counted),
     )
